@@ -414,13 +414,13 @@ def test_every_code_there_is_has_a_status() -> None:
     ],
 )
 def test_a_problem_that_passes_says_when_to_come_again(problem: errors.Problem, status: int, wait: str | None) -> None:
-    answer = problems.refused(problem)
+    answer = problems.problem_response(problem)
     assert (answer.status_code, answer.headers.get("retry-after")) == (status, wait)
     assert json.loads(bytes(answer.body))["error"] == {"code": problem.code, "message": problem.message, "hint": ""}
 
 
 def test_what_nobody_expected_is_told_as_our_fault_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
-    answer = problems.refused(as_problem(RuntimeError("the password is tea"), "read_note"))
+    answer = problems.problem_response(as_problem(RuntimeError("the password is tea"), "read_note"))
     assert answer.status_code == 500
     assert b"password" not in bytes(answer.body)
     assert "the password is tea" in caplog.text

@@ -1,4 +1,4 @@
-"""What was done, and taking it back."""
+"""The history of changes, and undo."""
 
 import time
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from notewright.api import schemas
 from notewright.api.operation import OperationTable
 from notewright.api.request import ApiRequest, CursorPage
-from notewright.api.schemas import CHANGE, DIFFERENCE, DRY_RUN, SINCE, UNDONE, fill, given, many, number, text, told
+from notewright.api.schemas import CHANGE, DIFFERENCE, DRY_RUN, SINCE, UNDONE, array, fill, number, returns, takes, text
 from notewright.engine.changes.history import FileDiff, Undone, diff_change, find_change, preview_undo, undo
 from notewright.engine.changes.history import list_changes as past_changes
 from notewright.engine.changes.history import undo_since as undo_changes_since
@@ -16,15 +16,14 @@ from notewright.ledger.base import Past
 from notewright.surfaces.arguments import since_time
 
 DIFF_LINES = 2000
-HERE = "/api/v1/workspaces/{id}"
-operations = OperationTable()
-_WHO = {
+operations = OperationTable("/api/v1/workspaces/{id}")
+_ACTOR = {
     "client": text("Only of this client", most=200, least=1),
     "user": text("Only of this user", most=200, least=1),
 }
-_WHICH = given(
+_FILTERS = takes(
     path=text("Of a note, under its former names too, or of a folder", most=4096, least=1),
-    **_WHO,
+    **_ACTOR,
     since=SINCE,
     limit=number("At most so many; 50 without it", least=1, most=500),
     cursor=schemas.CURSOR,
@@ -32,15 +31,15 @@ _WHICH = given(
 
 
 @operations.add(
-    f"GET {HERE}/changes",
+    "GET /changes",
     "read",
     "What was changed through us, newest first",
-    told(changes=many(CHANGE), cursor=schemas.NEXT),
-    _WHICH,
+    returns(changes=array(CHANGE), cursor=schemas.NEXT),
+    _FILTERS,
 )
-def list_changes(asked: ApiRequest) -> dict[str, Any]:
-    ws, query = asked.workspace(), asked.query
-    page = CursorPage.of(asked, 50, now=time.time())
+def list_changes(request: ApiRequest) -> dict[str, Any]:
+    ws, query = request.workspace(), request.query
+    page = CursorPage.from_request(request, 50, now=time.time())
     past = Past(
         path=query.get("path"),
         since=since_time(query["since"], ws.timezone) if "since" in query else None,
@@ -51,43 +50,38 @@ def list_changes(asked: ApiRequest) -> dict[str, Any]:
         offset=page.offset,
     )
     found = past_changes(ws, past)
-    shown = [change.record() for change in found[: page.limit]]
-    return {"changes": shown, "cursor": page.next(len(found) > page.limit)}
+    records = [change.record() for change in found[: page.limit]]
+    return {"changes": records, "cursor": page.next_cursor(len(found) > page.limit)}
 
 
 @operations.add(
-    f"GET {HERE}/changes/{{change}}",
-    "read",
-    "One change, as a diff",
-    told(**CHANGE["properties"], diff=many(DIFFERENCE)),
+    "GET /changes/{change}", "read", "One change, as a diff", returns(**CHANGE["properties"], diff=array(DIFFERENCE))
 )
-def read_change(asked: ApiRequest) -> dict[str, Any]:
-    ws = asked.workspace()
-    change = find_change(ws, asked.named["change"])
+def read_change(request: ApiRequest) -> dict[str, Any]:
+    ws = request.workspace()
+    change = find_change(ws, request.path_params["change"])
     return change.record() | {"diff": _diff_records(diff_change(ws, change.id, max_lines=DIFF_LINES))}
 
 
 def _diff_records(files: tuple[FileDiff, ...]) -> list[dict[str, Any]]:
-    return [fill(DIFFERENCE, one) for one in files]
+    return [fill(DIFFERENCE, file) for file in files]
+
+
+@operations.add("POST /changes/{change}/undo", "write", "Take one change back", UNDONE, body=takes(dry_run=DRY_RUN))
+def undo_change(request: ApiRequest) -> dict[str, Any]:
+    ws, dry_run = request.workspace(), request.body.get("dry_run", False)
+    return _undo_record(ws, undo(ws, request.path_params["change"], dry_run=dry_run))
 
 
 @operations.add(
-    f"POST {HERE}/changes/{{change}}/undo", "write", "Take one change back", UNDONE, body=given(dry_run=DRY_RUN)
-)
-def undo_change(asked: ApiRequest) -> dict[str, Any]:
-    ws, dry_run = asked.workspace(), asked.body.get("dry_run", False)
-    return _undo_record(ws, undo(ws, asked.named["change"], dry_run=dry_run))
-
-
-@operations.add(
-    f"POST {HERE}/undo",
+    "POST /undo",
     "write",
     "Take back everything of a client or user since a time",
     UNDONE,
-    body=given(since=SINCE, **_WHO, dry_run=DRY_RUN),
+    body=takes(since=SINCE, **_ACTOR, dry_run=DRY_RUN),
 )
-def undo_since(asked: ApiRequest) -> dict[str, Any]:
-    ws, body = asked.workspace(), asked.body
+def undo_since(request: ApiRequest) -> dict[str, Any]:
+    ws, body = request.workspace(), request.body
     if not body.keys() & {"since", "client", "user"}:
         hint = "give since, client or user: all that a client did since a time is taken back"
         raise Invalid("nothing says what to undo", hint=hint, what="since")

@@ -1,10 +1,10 @@
-"""What an operation of the API is, and its route. Routes and the OpenAPI document are made of one list of these."""
+"""An operation of the API, and its route. Routes and the OpenAPI document are made from one list of operations."""
 
 import json
 import re
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, TypeVar, cast
 
 from starlette.exceptions import HTTPException
@@ -32,17 +32,17 @@ from notewright.surfaces.perform import as_problem
 Pieces = Iterator[bytes]
 Run = TypeVar("Run", bound=Callable[[ApiRequest], Any])
 
-RETRY_SECONDS = {"busy": 1, "indexing": 2, "unavailable": 5}  # after which it is worth another try
-CODES = {403: "forbidden", 404: "not_found", 413: "too_large"}  # of what the web framework refuses; else invalid
-ALWAYS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-IN_MEMORY = 1 << 20  # bytes of an upload; what is larger goes to disk
-ZIPPED = ("application/zip", "application/x-zip-compressed", "application/octet-stream")
-HEADER, FORM = "x-notewright", "x-csrf-token"
+RETRY_SECONDS = {"busy": 1, "indexing": 2, "unavailable": 5}  # the Retry-After of each code
+CODES = {403: "forbidden", 404: "not_found", 413: "too_large"}  # of the framework's refusals; else invalid
+HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+MAX_UPLOAD_BYTES_IN_MEMORY = 1 << 20  # a larger upload goes to disk
+ZIP_TYPES = ("application/zip", "application/x-zip-compressed", "application/octet-stream")
+INTENT_HEADER, CSRF_HEADER = "x-notewright", "x-csrf-token"
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One thing that can be asked for. `run` may block: it runs in a thread, and returns the document to answer."""
+    """One operation. `run` may block: it runs in a thread, and returns the document to answer with."""
 
     method: str
     path: str
@@ -58,17 +58,21 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """As it stands in the history, and in OpenAPI."""
+        """Its name in the history, and in OpenAPI."""
         return self.run.__name__
 
     @property
     def plain_path(self) -> str:
-        """Without what the framework wants to know of its parts."""
+        """The path without the types of its parameters."""
         return re.sub(r"\{(\w+):\w+\}", r"{\1}", self.path)
 
 
 class OperationTable(list[Operation]):
-    """Those of one module: each stands above the function that does it."""
+    """The operations of one module, each declared above its function."""
+
+    def __init__(self, prefix: str = "") -> None:
+        super().__init__()
+        self._prefix = prefix  # of every path
 
     def add(
         self,
@@ -79,26 +83,23 @@ class OperationTable(list[Operation]):
         query: Schema = schemas.NOTHING,
         **more: Any,
     ) -> Callable[[Run], Run]:
-        """Offer the function below at an address like `GET /api/v1/me`."""
-        method, path = address.split()
+        """Register the function below at an address like `GET /api/v1/me`."""
+        method, _, path = address.partition(" ")
 
-        def put(run: Run) -> Run:
-            self.append(Operation(method, path, need, summary, run, answer, query, **more))
+        def register(run: Run) -> Run:
+            self.append(Operation(method, self._prefix + path, need, summary, run, answer, query, **more))
             return run
 
-        return put
-
-
-# ---- answers ------------------------------------------------------------------------------------------
+        return register
 
 
 def json_response(document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """One JSON document that nobody keeps. What is not text becomes a question mark."""
+    """One JSON document that no cache keeps. What is not text becomes a question mark."""
     body = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")
-    return Response(body, status, {**ALWAYS, **(headers or {})}, "application/json")
+    return Response(body, status, {**HEADERS, **(headers or {})}, "application/json")
 
 
-def refused(problem: Problem) -> Response:
+def problem_response(problem: Problem) -> Response:
     headers = {}
     if problem.code in RETRY_SECONDS or problem.code == "limited":
         seconds = problem.details.get("retry_after", RETRY_SECONDS.get(problem.code, 1))
@@ -106,18 +107,16 @@ def refused(problem: Problem) -> Response:
     hint = problem.hint
     if isinstance(problem, BadArgument) and problem.fault == "unknown":
         hint = f"known are {', '.join(problem.expected)}" if problem.expected else "none is taken here"
-    return _refusal(STATUS[problem.code], problem.code, problem.message, hint, headers)
+    return _error_response(STATUS[problem.code], problem.code, problem.message, hint, headers)
 
 
-def refused_by_the_web(error: HTTPException) -> Response:
-    return _refusal(error.status_code, CODES.get(error.status_code, "invalid"), error.detail, "", error.headers or {})
+def http_error_response(error: HTTPException) -> Response:
+    code = CODES.get(error.status_code, "invalid")
+    return _error_response(error.status_code, code, error.detail, "", error.headers or {})
 
 
-def _refusal(status: int, code: str, message: str, hint: str, headers: Mapping[str, str]) -> Response:
+def _error_response(status: int, code: str, message: str, hint: str, headers: Mapping[str, str]) -> Response:
     return json_response({"error": {"code": code, "message": message, "hint": hint}}, status, headers)
-
-
-# ---- routes -------------------------------------------------------------------------------------------
 
 
 class ApiRoute(GuardedRoute):
@@ -127,11 +126,11 @@ class ApiRoute(GuardedRoute):
         try:
             await super().handle(scope, receive, send)
         except HTTPException as error:  # the route itself refused: nothing was sent yet
-            await refused_by_the_web(error)(scope, receive, send)
+            await http_error_response(error)(scope, receive, send)
 
 
 class OperationRoute(ApiRoute):
-    """Where one operation is offered."""
+    """The route of one operation."""
 
     def __init__(self, operation: Operation, site: SiteContext) -> None:
         most = site.config["http.max_request_bytes"] if operation.uploads else SMALL_BODY_BYTES
@@ -142,82 +141,78 @@ class OperationRoute(ApiRoute):
     async def _answer(self, request: Request) -> Response:
         try:
             visitor = get_visitor(request)
-            self._refuse(visitor, request)
-            async with self._site.turns.slot(visitor.principal.user or visitor.address):
+            if not self.operation.anybody and not visitor.principal.uses("api"):
+                raise InsufficientScope(request.scope, "This token is not for the surface api", "surface:api")
+            if request.method not in ("GET", "HEAD") and not self._is_intended(visitor, request):
+                hint = f"send the header {INTENT_HEADER}: 1"
+                raise Forbidden("a page of somebody else could have sent this", hint=hint, by="rule")
+            async with self._site.concurrency.slot(visitor.principal.user or visitor.address):
                 return await self._perform(visitor, request)
         except HTTPException as error:
-            return refused_by_the_web(error)
+            return http_error_response(error)
         except ClientDisconnect:
             return Response(status_code=400)
         except Exception as error:
-            return refused(as_problem(error, self.operation.name))
+            return problem_response(as_problem(error, self.operation.name))
 
-    def _refuse(self, visitor: Visitor, request: Request) -> None:
-        if not self.operation.anybody and not visitor.principal.uses("api"):
-            raise InsufficientScope(request.scope, "This token is not for the surface api", "surface:api")
-        if request.method not in ("GET", "HEAD") and not self._is_meant(visitor, request):
-            hint = f"send the header {HEADER}: 1"
-            raise Forbidden("a page of somebody else could have sent this", hint=hint, by="rule")
-
-    def _is_meant(self, visitor: Visitor, request: Request) -> bool:
-        """Whether a browser cannot have sent it by itself: it adds cookies, and its place on this machine, to what any
-        page asks it to send, but no page of somebody else can add a header or a form's token."""
-        if visitor.via == "bearer" or HEADER in request.headers:
+    def _is_intended(self, visitor: Visitor, request: Request) -> bool:
+        """Whether a page of somebody else cannot have made the browser send this: a browser adds its cookies, and its
+        place on this machine, to what any page asks it to send, but such a page cannot add a header or a form's
+        token."""
+        if visitor.via == "bearer" or INTENT_HEADER in request.headers:
             return True
-        if self._site.cookies.check(visitor.csrf_subject or "local", request.headers.get(FORM, "")):
+        if self._site.cookies.check(visitor.csrf_subject or "local", request.headers.get(CSRF_HEADER, "")):
             return True
         return visitor.via == "local" and request.headers.get("sec-fetch-site", "none") in ("none", "same-origin")
 
     async def _perform(self, visitor: Visitor, request: Request) -> Response:
-        one = self.operation
-        query, named = query_of(request, one.query), dict(request.path_params)
-        if one.uploads:
-            with tempfile.SpooledTemporaryFile(IN_MEMORY, dir=self._site.scratch) as file:
+        operation, run = self.operation, self._workers.run
+        query, params = query_of(request, operation.query), dict(request.path_params)
+        checked = ApiRequest(self._site, visitor, operation.name, params, query)
+        if operation.uploads:
+            with tempfile.SpooledTemporaryFile(MAX_UPLOAD_BYTES_IN_MEMORY, dir=self._site.scratch) as file:
                 upload = cast(BinaryIO, file)
-                await self._take_in(request, upload)
-                asked = ApiRequest(self._site, visitor, one.name, named, query, upload=upload)
-                return json_response(await self._workers.run(one.run, asked), one.status)
-        body = await body_of(request, one.body)
-        answer = await self._workers.run(one.run, ApiRequest(self._site, visitor, one.name, named, query, body))
-        if one.answer is not None:
-            return json_response(answer, one.status)
-        return await self._stream(answer, f"{named['id']}.zip", request.method == "HEAD")
-
-    async def _take_in(self, request: Request, file: BinaryIO) -> None:
-        if media_type(request) not in ZIPPED:
-            raise Invalid("the body must be a zip file", hint=f"send it with Content-Type: {ZIPPED[0]}", what="body")
-        async for piece in request.stream():
-            await self._workers.run(file.write, piece)
-        file.seek(0)
+                if media_type(request) not in ZIP_TYPES:
+                    hint = f"send it with Content-Type: {ZIP_TYPES[0]}"
+                    raise Invalid("the body must be a zip file", hint=hint, what="body")
+                async for piece in request.stream():
+                    await run(upload.write, piece)
+                upload.seek(0)
+                return json_response(await run(operation.run, replace(checked, upload=upload)), operation.status)
+        body = await body_of(request, operation.body)
+        answer = await run(operation.run, replace(checked, body=body))
+        if operation.answer is not None:
+            return json_response(answer, operation.status)
+        return await self._stream(answer, f"{params['id']}.zip", request.method == "HEAD")
 
     async def _stream(self, pieces: Pieces, name: str, only_head: bool) -> Response:
-        """What goes wrong before the first piece is still said in words; later the connection ends without an end."""
-        headers = {**ALWAYS, "Content-Disposition": f'attachment; filename="{name}"'}
+        """The zip file. An error before the first piece is still answered in words; later the connection breaks off."""
+        headers = {**HEADERS, "Content-Disposition": f'attachment; filename="{name}"'}
         if only_head:
             return Response(media_type="application/zip", headers=headers)
         first = await self._workers.run(next, pieces, b"")
 
-        async def all_of_them() -> AsyncIterator[bytes]:
+        async def stream() -> AsyncIterator[bytes]:
             piece = first
             while piece:
                 yield piece
                 piece = await self._workers.run(next, pieces, b"")
 
-        return StreamingResponse(all_of_them(), media_type="application/zip", headers=headers)
+        return StreamingResponse(stream(), media_type="application/zip", headers=headers)
 
 
 class NotFoundRoute(ApiRoute):
-    """What is asked for below `/api` and is not there, or not in this way."""
+    """Answers what is below `/api` and does not exist, or not for this method."""
 
     def __init__(self, path: str, table: Sequence[Operation]) -> None:
         every = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
         super().__init__(path, self._answer, need="read", methods=every)
-        self._known = [(compile_path(one.path)[0], one.method) for one in table]
+        self._methods = [(compile_path(operation.path)[0], operation.method) for operation in table]
 
     async def _answer(self, request: Request) -> Response:
-        methods = sorted({method for pattern, method in self._known if pattern.match(request.scope["path"])})
+        methods = sorted({method for pattern, method in self._methods if pattern.match(request.scope["path"])})
         if methods:
             allowed = {"Allow": ", ".join(methods)}
-            return refused_by_the_web(HTTPException(405, f"use {' or '.join(methods)} here", allowed))
+            return http_error_response(HTTPException(405, f"use {' or '.join(methods)} here", allowed))
         known = "GET /api/v1/openapi.json tells what there is"
-        return refused_by_the_web(HTTPException(404, f"there is nothing here; {known}"))
+        return http_error_response(HTTPException(404, f"there is nothing here; {known}"))

@@ -1,4 +1,4 @@
-"""A request as its endpoint gets it: who asks, what was named, what was given; all of it checked."""
+"""A request as its endpoint gets it: the caller, the path, the query and the body, all of them checked."""
 
 import hashlib
 import math
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SiteContext:
-    """What the API and the pages are made from, the same for every request."""
+    """What the API and the pages are built from, the same for every request."""
 
     library: Library
     workers: ThreadPool
@@ -46,7 +46,7 @@ class SiteContext:
     config: Config
     cookies: BrowserSessions  # knows the tokens of our own forms
     audit: AuditLog
-    turns: ConcurrencyLimits  # one reader of many pages leaves threads to the others
+    concurrency: ConcurrencyLimits  # one reader of many pages leaves threads to the others
     limiter: RateLimits  # for guesses at /sign-in
     open_backups: Callable[[str], BackupPlace]  # to be closed
     hosts: "LiveHosts | None" = None  # of live documents, where there are any
@@ -58,7 +58,7 @@ class SiteContext:
 
     @property
     def scratch(self) -> str | None:
-        """Where a large upload waits: where nobody else looks, and there is room for the notes' index too."""
+        """The folder for large uploads: private, and on a disk with room for the notes' index."""
         return self.config.cache if self.config.cache and os.path.isdir(self.config.cache) else None
 
 
@@ -69,7 +69,7 @@ class ApiRequest:
     site: SiteContext
     visitor: Visitor
     operation: str
-    named: Mapping[str, str] = field(default_factory=dict)  # in the path
+    path_params: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, Any] = field(default_factory=dict)
     body: Mapping[str, Any] = field(default_factory=dict)
     upload: BinaryIO | None = None
@@ -79,7 +79,7 @@ class ApiRequest:
         return self.visitor.principal.user
 
     @property
-    def owner(self) -> bool:
+    def is_owner(self) -> bool:
         return self.visitor.principal.owner
 
     @property
@@ -88,12 +88,11 @@ class ApiRequest:
         return self.visitor.principal.library(self.site.library)
 
     def workspace(self) -> Workspace:
-        """The one the path names by its id. One that is not there and one that is not seen are the same."""
-        wanted = self.named["id"]
+        """The one the path names by its id. A missing one and a hidden one give the same NotFound."""
+        wanted = self.path_params["id"]
         for ws in self.library.workspaces():
             if ws.id == wanted:
-                asked = ws.by(Actor(self.user, "api", "api", self.operation))
-                return with_timeout(asked, CALL_SECONDS)
+                return with_timeout(ws.by(Actor(self.user, "api", "api", self.operation)), CALL_SECONDS)
         raise NotFound("there is no such workspace", hint="GET /api/v1/workspaces shows those there are")
 
     def cache_of(self, ws: Workspace) -> Path:
@@ -102,77 +101,72 @@ class ApiRequest:
             raise Unavailable("this server keeps nothing on disk")
         return Path(self.site.config.cache) / ws.store.identity
 
-    def audited(self, action: str, **facts: Any) -> None:
+    def record_audit(self, action: str, **facts: Any) -> None:
         self.site.audit.record_admin(action, user=self.user, **facts)
 
 
-# ---- what was given -----------------------------------------------------------------------------------
-
-
 def query_of(request: Request, schema: Schema) -> dict[str, Any]:
-    """The parameters of the URL, each once, as what the schema says they are."""
+    """The parameters of the URL, each once, as the types of the schema."""
     pairs = request.query_params.multi_items()
     twice = {name for name, _ in pairs if sum(name == other for other, _ in pairs) > 1}
     if twice:
         raise Invalid(f"{min(twice)} is given more than once", hint="give it once", what=min(twice))
-    return _held_to(schema, lenient(schema, dict(pairs)))
+    return _validate(schema, lenient(schema, dict(pairs)))
 
 
 async def body_of(request: Request, schema: Schema | None) -> dict[str, Any]:
     """The JSON object that was sent; an empty body is an empty object."""
     body = await request.body()
     if not body:
-        return {} if schema is None else _held_to(schema, {})
+        return {} if schema is None else _validate(schema, {})
     if schema is None:
         raise Invalid("this takes no body", hint="send none", what="body")
     if media_type(request) != "application/json":
         raise Invalid("the body must be JSON", hint="send it with Content-Type: application/json", what="body")
-    return _held_to(schema, json_object(body))
+    return _validate(schema, json_object(body))
 
 
 def media_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def _held_to(schema: Schema, args: dict[str, Any]) -> dict[str, Any]:
+def _validate(schema: Schema, args: dict[str, Any]) -> dict[str, Any]:
     return conforming(schema, jsonschema_rs.Draft202012Validator(dict(schema)), args)
-
-
-# ---- pages and times ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class CursorPage:
-    """Which part of a long answer is asked for. `until` is when its first page was: what came later is not in it."""
+    """The wanted part of a long answer. `until` is when its first page was made: later changes are not in it."""
 
-    about: str
+    digest: str  # of the question
     limit: int
     offset: int
     until: float
 
     @classmethod
-    def of(cls, asked: ApiRequest, limit: int, now: float = 0.0) -> "CursorPage":
-        """A cursor is good for the question it was given for."""
-        question = {key: value for key, value in asked.query.items() if key not in ("limit", "cursor")}
-        about = hashlib.sha256(repr((asked.operation, asked.named, sorted(question.items()))).encode()).hexdigest()[:12]
-        size, cursor = asked.query.get("limit", limit), asked.query.get("cursor")
+    def from_request(cls, request: ApiRequest, limit: int, now: float = 0.0) -> "CursorPage":
+        """Invalid for a cursor of another question."""
+        question = {key: value for key, value in request.query.items() if key not in ("limit", "cursor")}
+        key = repr((request.operation, request.path_params, sorted(question.items())))
+        digest = hashlib.sha256(key.encode()).hexdigest()[:12]
+        size, cursor = request.query.get("limit", limit), request.query.get("cursor")
         if not cursor:
-            return cls(about, size, 0, math.ceil(now * 1000) / 1000)  # the same in the cursor, to the last digit
-        found = re.fullmatch(rf"([0-9a-f]{{1,8}})-([0-9a-f]{{1,16}})-{about}", cursor, re.ASCII)
-        if found is None:
+            return cls(digest, size, 0, math.ceil(now * 1000) / 1000)  # the same in the cursor, to the last digit
+        match = re.fullmatch(rf"([0-9a-f]{{1,8}})-([0-9a-f]{{1,16}})-{digest}", cursor, re.ASCII)
+        if match is None:
             raise Invalid("this cursor belongs to another question", hint="leave it out to begin again", what="cursor")
-        return cls(about, size, int(found[1], 16), int(found[2], 16) / 1000)
+        return cls(digest, size, int(match[1], 16), int(match[2], 16) / 1000)
 
-    def next(self, more: bool) -> str | None:
-        """The cursor for what follows, if anything does."""
-        return f"{self.offset + self.limit:x}-{round(self.until * 1000):x}-{self.about}" if more else None
+    def next_cursor(self, more: bool) -> str | None:
+        """The cursor of the next page, if there is one."""
+        return f"{self.offset + self.limit:x}-{round(self.until * 1000):x}-{self.digest}" if more else None
 
 
-def expiry_time(raw: str, now: float) -> float:
-    """A time, or so long from now: `90d`, `12h`."""
+def parse_expiry(raw: str, now: float) -> float:
+    """A time, or a duration from now: `90d`, `12h`."""
     span = parse_duration(raw.strip())
     return since_time(raw, UTC, "expires") if span is None else now + span
 
 
-def maybe_stamp(seconds: float | None) -> str | None:
+def format_optional_utc(seconds: float | None) -> str | None:
     return None if seconds is None else format_utc(seconds)

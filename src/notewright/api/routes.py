@@ -1,5 +1,4 @@
-"""The JSON API: `/api/v1`. Every operation stands in one table, from which its route and the OpenAPI document are made:
-that cannot say what is not so."""
+"""The JSON API: `/api/v1`. Routes and the OpenAPI document are made from one table, so they always agree."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,17 +11,17 @@ from notewright.api.request import ApiRequest, SiteContext
 from notewright.api.schemas import Schema
 from notewright.server.auth.authenticate import GuardedRoute
 
-described = OperationTable()
+openapi_operations = OperationTable()
 _OPENAPI = {"type": "object", "description": "OpenAPI 3.1"}
 
 
-@described.add("GET /api/v1/openapi.json", "read", "This description", _OPENAPI)
-def describe(asked: ApiRequest) -> dict[str, Any]:
+@openapi_operations.add("GET /api/v1/openapi.json", "read", "This description", _OPENAPI)
+def describe(request: ApiRequest) -> dict[str, Any]:
     return document(OPERATIONS)
 
 
 OPERATIONS: tuple[Operation, ...] = (
-    *described,
+    *openapi_operations,
     *admin.operations,
     *workspaces.operations,
     *notes.operations,
@@ -31,12 +30,10 @@ OPERATIONS: tuple[Operation, ...] = (
 
 
 def routes(site: SiteContext) -> list[GuardedRoute]:
-    """A route for every operation, and one for whatever else is asked for below `/api`."""
+    """A route for every operation, and one for all other paths below `/api`."""
     missing = [NotFoundRoute(path, OPERATIONS) for path in ("/api", "/api/{rest:path}")]
-    return [*(OperationRoute(one, site) for one in OPERATIONS), *missing]
+    return [*(OperationRoute(operation, site) for operation in OPERATIONS), *missing]
 
-
-# ---- the OpenAPI document -----------------------------------------------------------------------------
 
 NAMED: Mapping[str, Schema] = {  # every form that `schemas.py` names
     name.title().replace("_", ""): shape
@@ -56,68 +53,63 @@ _NEEDS = {
 
 def document(operations: Sequence[Operation]) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
-    for one in operations:
-        paths.setdefault(one.plain_path, {})[one.method.lower()] = _operation(one)
+    for operation in operations:
+        paths.setdefault(operation.plain_path, {})[operation.method.lower()] = _describe_operation(operation)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Notewright", "version": __version__, "description": _ABOUT},
         "paths": paths,
         "components": {
-            "schemas": {name: _inside(shape) for name, shape in NAMED.items()},
+            "schemas": {name: _with_references(shape) for name, shape in NAMED.items()},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{"token": []}],
     }
 
 
-def _operation(one: Operation) -> dict[str, Any]:
-    said: dict[str, Any] = {
-        "operationId": one.name if one.plain_path != "/admin/backup" else "make_backup_too",
-        "summary": one.summary,
-        "description": _NEEDS[one.need],
-        "parameters": [*_path_parameters(one), *_query_parameters(one.query)],
-        "responses": {str(one.status): _answer(one), "default": _json("Why not", schemas.PROBLEM)},
-    }
-    if one.uploads:
-        said["requestBody"] = {"required": True, "content": {"application/zip": {"schema": {}}}}
-    elif one.body is not None:
-        content = {"application/json": {"schema": _reference(one.body)}}
-        said["requestBody"] = {"required": bool(one.body.get("required")), "content": content}
-    return said
-
-
-def _path_parameters(one: Operation) -> list[dict[str, Any]]:
-    names = re.findall(r"\{(\w+)\}", one.plain_path)
-    return [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
-
-
-def _query_parameters(query: Schema) -> list[dict[str, Any]]:
-    required = query.get("required", ())
-    return [
-        {"name": name, "in": "query", "required": name in required, "schema": dict(shape)}
-        for name, shape in query["properties"].items()
+def _describe_operation(operation: Operation) -> dict[str, Any]:
+    required = operation.query.get("required", ())
+    in_path = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in re.findall(r"\{(\w+)\}", operation.plain_path)
     ]
+    in_query = [
+        {"name": name, "in": "query", "required": name in required, "schema": dict(shape)}
+        for name, shape in operation.query["properties"].items()
+    ]
+    zip_file: dict[str, Any] = {"application/zip": {"schema": {}}}
+    answer = zip_file if operation.answer is None else _json_content(operation.answer)
+    described: dict[str, Any] = {
+        "operationId": operation.name if operation.plain_path != "/admin/backup" else "make_backup_too",
+        "summary": operation.summary,
+        "description": _NEEDS[operation.need],
+        "parameters": [*in_path, *in_query],
+        "responses": {
+            str(operation.status): {"description": operation.summary, "content": answer},
+            "default": {"description": "Why not", "content": _json_content(schemas.PROBLEM)},
+        },
+    }
+    if operation.uploads:
+        described["requestBody"] = {"required": True, "content": zip_file}
+    elif operation.body is not None:
+        required = bool(operation.body.get("required"))
+        described["requestBody"] = {"required": required, "content": _json_content(operation.body)}
+    return described
 
 
-def _answer(one: Operation) -> dict[str, Any]:
-    if one.answer is None:
-        return {"description": one.summary, "content": {"application/zip": {"schema": {}}}}
-    return _json(one.summary, one.answer)
-
-
-def _json(about: str, shape: Schema) -> dict[str, Any]:
-    return {"description": about, "content": {"application/json": {"schema": _reference(shape)}}}
+def _json_content(shape: Schema) -> dict[str, Any]:
+    return {"application/json": {"schema": _reference(shape)}}
 
 
 def _reference(shape: Any) -> Any:
     """A shape by its name where it has one."""
-    for name, known in NAMED.items():
-        if shape is known:
+    for name, named in NAMED.items():
+        if shape is named:
             return {"$ref": f"#/components/schemas/{name}"}
-    return _inside(shape)
+    return _with_references(shape)
 
 
-def _inside(shape: Any) -> Any:
+def _with_references(shape: Any) -> Any:
     if isinstance(shape, Mapping):
         return {key: _reference(value) for key, value in shape.items()}
     return [_reference(item) for item in shape] if isinstance(shape, list) else shape

@@ -139,7 +139,7 @@ def page_route(site: SiteContext, path: str, show: Show, *, need: Need = "read",
         form = await _parse_form(http) if post else {}
         request = PageRequest(site, http, visitor, asyncio.get_running_loop(), form)
         try:
-            async with site.turns.slot((visitor and visitor.principal.user) or client_address(http.scope)):
+            async with site.concurrency.slot((visitor and visitor.principal.user) or client_address(http.scope)):
                 return await site.workers.run(_check_and_render, request, show, post)
         except Problem as problem:
             return render_problem(request, problem)
