@@ -5,7 +5,7 @@ from tests.conftest import MakeWorkspace
 
 from notewright.accounts.base import Grant
 from notewright.accounts.sqlite import SqliteAccounts
-from notewright.engine.library import Library, Principal, admit, new_token
+from notewright.engine.library import Library, Principal, digest_of, find_valid_token, new_token
 from notewright.engine.write import create
 from notewright.errors import Forbidden, Invalid, NotFound, ReadOnly
 from notewright.notes.path import NotePath
@@ -24,29 +24,29 @@ def test_a_token_is_kept_as_a_hash_alone() -> None:
     kept = registry.tokens()[0]
     assert secret.startswith("nw_") and len(secret) >= 46
     assert secret not in repr(kept)
-    assert admit(registry, secret, 101.0) is not None
+    assert find_valid_token(registry, digest_of(secret), 101.0) is not None
     assert new_token(registry, "other", Grant(), now=100.0) != secret
 
 
 def test_only_a_good_token_is_admitted() -> None:
     registry = SqliteAccounts.in_memory()
     secret = new_token(registry, "phone", Grant(), now=100.0, expires=200.0)
-    assert admit(registry, secret, 199.0) is not None
-    assert admit(registry, secret, 200.0) is None
-    assert admit(registry, secret + "x", 150.0) is None
-    assert admit(registry, secret[:-1], 150.0) is None
-    assert admit(registry, "", 150.0) is None
+    assert find_valid_token(registry, digest_of(secret), 199.0) is not None
+    assert find_valid_token(registry, digest_of(secret), 200.0) is None
+    assert find_valid_token(registry, digest_of(secret + "x"), 150.0) is None
+    assert find_valid_token(registry, digest_of(secret[:-1]), 150.0) is None
+    assert find_valid_token(registry, digest_of(""), 150.0) is None
     registry.revoke("phone", 150.0)
-    assert admit(registry, secret, 151.0) is None
+    assert find_valid_token(registry, digest_of(secret), 151.0) is None
 
 
 def test_the_last_use_is_remembered_now_and_then() -> None:
     registry = SqliteAccounts.in_memory()
     secret = new_token(registry, "phone", Grant(), now=100.0)
     for now in (110.0, 120.0):
-        admit(registry, secret, now)
+        find_valid_token(registry, digest_of(secret), now)
     assert registry.tokens()[0].used == 110.0
-    admit(registry, secret, 1000.0)
+    find_valid_token(registry, digest_of(secret), 1000.0)
     assert registry.tokens()[0].used == 1000.0
 
 

@@ -68,7 +68,7 @@ def test_the_use_of_a_token_changes_no_rule_in_any_process(registry: SqliteAccou
     other = SqliteAccounts.open(tmp_path)
     felt = registry.pulse(), other.pulse()
     for number, one in enumerate((registry, other), 1):
-        one.used("d1", float(number))
+        one.record_use("d1", float(number))
         time.sleep(2 * POLL_SECONDS)
         assert (registry.pulse(), other.pulse()) == felt
         assert [each.tokens()[0].used for each in (registry, other)] == [number, number]
@@ -85,10 +85,10 @@ def test_a_session_that_ended_has_ended_for_everybody_and_is_forgotten_in_the_en
     registry.end_session("one", 100.0, 50.0)
     assert registry.pulse() != felt, "streams that stay open are to notice"
     again = SqliteAccounts.open(tmp_path)
-    assert again.session_ended("one") and not again.session_ended("two")
+    assert again.has_session_ended("one") and not again.has_session_ended("two")
     again.end_session("two", 151.0, 50.0)
     again.end_session("two", 152.0, 50.0)
-    assert not registry.session_ended("one") and registry.session_ended("two")
+    assert not registry.has_session_ended("one") and registry.has_session_ended("two")
     again.close()
 
 

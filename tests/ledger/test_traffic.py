@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from notewright.accounts import limits_files
-from notewright.accounts.limits import MAX_NOTED, RateLimits, Window
+from notewright.accounts.limits import MAX_STORED_DIGESTS, RateLimits, Window
 from notewright.accounts.limits_files import FileRateLimits
 from notewright.errors import Limited
 
@@ -60,16 +60,16 @@ def refusal(traffic: RateLimits, caller: str, windows: list[Window]) -> Limited:
 
 
 def test_the_last_digests_of_a_session_are_remembered_by_name(traffic: RateLimits) -> None:
-    digests = {number: f"{number:064x}" for number in range(1, 3 * MAX_NOTED)}
+    digests = {number: f"{number:064x}" for number in range(1, 3 * MAX_STORED_DIGESTS)}
     for number, digest in digests.items():
-        traffic.note("one", "often", digest)
-        traffic.note("one", f"note {number}", digest)
+        traffic.store_digest("one", "often", digest)
+        traffic.store_digest("one", f"note {number}", digest)
     newest = max(digests)
-    assert traffic.noted("one", "often") == traffic.noted("one", f"note {newest}") == digests[newest]
-    assert traffic.noted("one", f"note {newest - MAX_NOTED // 2}") is not None
-    assert traffic.noted("one", "note 1") is None, "so many, and no more"
-    traffic.note("one", "often", "")
-    assert (traffic.noted("one", "often"), traffic.noted("two", "often")) == ("", None)
+    assert traffic.stored_digest("one", "often") == traffic.stored_digest("one", f"note {newest}") == digests[newest]
+    assert traffic.stored_digest("one", f"note {newest - MAX_STORED_DIGESTS // 2}") is not None
+    assert traffic.stored_digest("one", "note 1") is None, "so many, and no more"
+    traffic.store_digest("one", "often", "")
+    assert (traffic.stored_digest("one", "often"), traffic.stored_digest("two", "often")) == ("", None)
 
 
 # ---- calls --------------------------------------------------------------------------------------------
@@ -183,39 +183,39 @@ def test_one_that_nobody_used_lives_by_its_age(traffic: RateLimits) -> None:
 
 def test_an_ended_session_stays_ended(traffic: RateLimits, clock: Clock) -> None:
     assert traffic.touch("s", idle=1800)
-    traffic.end("s")
+    traffic.end_session("s")
     assert not traffic.touch("s", idle=1800)
     clock.now += 60
     assert not traffic.touch("s", idle=1800)
-    traffic.end("never used")
+    traffic.end_session("never used")
     assert not traffic.touch("never used", idle=1800)
 
 
 def test_a_thing_is_said_once_in_a_session(traffic: RateLimits) -> None:
-    assert not traffic.marked("s", "context")
-    assert traffic.once("s", "context")
-    assert not traffic.once("s", "context") and traffic.marked("s", "context")
-    assert traffic.once("s", "other") and traffic.once("t", "context")
+    assert not traffic.is_marked("s", "context")
+    assert traffic.mark_once("s", "context")
+    assert not traffic.mark_once("s", "context") and traffic.is_marked("s", "context")
+    assert traffic.mark_once("s", "other") and traffic.mark_once("t", "context")
 
 
 def test_a_forgotten_session_begins_anew(traffic: RateLimits) -> None:
-    assert traffic.touch("s", idle=1800) and traffic.once("s", "context")
-    traffic.end("s")
-    traffic.forget("s")
-    assert traffic.touch("s", idle=1800) and traffic.once("s", "context")
+    assert traffic.touch("s", idle=1800) and traffic.mark_once("s", "context")
+    traffic.end_session("s")
+    traffic.forget_session("s")
+    assert traffic.touch("s", idle=1800) and traffic.mark_once("s", "context")
 
 
 def test_no_more_callers_and_sessions_are_remembered_than_fit(make: Make, clock: Clock) -> None:
     traffic = make(most=20)
     for _ in range(3):
         traffic.count("first", MINUTE)
-    assert traffic.once("first", "context")
-    for number in range(limits_files.SWEEP + 20):
+    assert traffic.mark_once("first", "context")
+    for number in range(limits_files.SWEEP_CALLS + 20):
         clock.now += 0.01
         traffic.touch(f"session {number}", idle=1800)
         traffic.count(f"caller {number}", MINUTE)
     traffic.count("first", MINUTE)
-    assert traffic.once("first", "context")
+    assert traffic.mark_once("first", "context")
 
 
 # ---- one file -----------------------------------------------------------------------------------------
@@ -227,13 +227,13 @@ def test_two_processes_see_each_other_s_calls_and_sessions(tmp_path: Path, clock
     there.count("ann", MINUTE)
     here.count("ann", MINUTE)
     refusal(there, "ann", MINUTE)
-    assert here.touch("s", idle=1800) and here.once("s", "context")
-    assert not there.once("s", "context") and there.marked("s", "context")
+    assert here.touch("s", idle=1800) and here.mark_once("s", "context")
+    assert not there.mark_once("s", "context") and there.is_marked("s", "context")
     clock.now += 1700
     assert there.touch("s", idle=1800)
     clock.now += 1700
     assert here.touch("s", idle=1800)
-    there.end("s")
+    there.end_session("s")
     assert not here.touch("s", idle=1800)
 
 
@@ -271,7 +271,7 @@ def count_for_ever(file: Path, answers: "multiprocessing.SimpleQueue[int]") -> N
     answers.put(os.getpid())
     while True:
         traffic.count("ann", [Window(10_000_000, 3600, "hour")])
-        traffic.once(str(time.monotonic_ns()), "context")
+        traffic.mark_once(str(time.monotonic_ns()), "context")
 
 
 @pytest.mark.slow
@@ -318,12 +318,12 @@ def stored_calls(folder: Path) -> int:
 
 def test_beyond_so_many_the_longest_unused_callers_and_sessions_are_forgotten(tmp_path: Path, clock: Clock) -> None:
     traffic = FileRateLimits(tmp_path / "traffic", clock, most=100)
-    for number in range(limits_files.SWEEP * 3):
+    for number in range(limits_files.SWEEP_CALLS * 3):
         clock.now += 1
         traffic.count(f"caller {number}", MINUTE)
         traffic.touch(f"session {number}", idle=60)
-    assert len(list((traffic.folder / "calls").iterdir())) <= 50 + limits_files.SWEEP
-    assert len(list((traffic.folder / "sessions").iterdir())) <= 100 + limits_files.SWEEP
+    assert len(list((traffic.folder / "calls").iterdir())) <= 50 + limits_files.SWEEP_CALLS
+    assert len(list((traffic.folder / "sessions").iterdir())) <= 100 + limits_files.SWEEP_CALLS
 
 
 def test_names_are_not_written_down(tmp_path: Path) -> None:
@@ -379,5 +379,5 @@ def test_where_nothing_can_be_written_each_counts_for_itself(tmp_path: Path, cap
     for _ in range(3):
         traffic.count("ann", MINUTE)
     refusal(traffic, "ann", MINUTE)
-    assert traffic.touch("s", idle=60) and traffic.once("s", "context") and not traffic.once("s", "context")
+    assert traffic.touch("s", idle=60) and traffic.mark_once("s", "context") and not traffic.mark_once("s", "context")
     assert caplog.text.count("counted by each worker for itself") == 1

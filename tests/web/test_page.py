@@ -16,7 +16,7 @@ import pytest
 from tests.web.page_desk import Site, append, config_of, csrf, served, words
 
 from notewright.engine.check import Finding
-from notewright.engine.library import admit
+from notewright.engine.library import digest_of, find_valid_token
 from notewright.engine.move import move
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import edit_note, put
@@ -503,7 +503,7 @@ def test_a_token_is_made_shown_once_listed_and_revoked(site: Site) -> None:
     assert made.headers["cache-control"] == "no-store"
     secret = re.search(r"nw_[\w-]{20,}", made.text)
     assert secret
-    kept = admit(site.registry, secret[0], time.time())
+    kept = find_valid_token(site.registry, digest_of(secret[0]), time.time())
     assert kept is not None and kept.grant.workspaces == ("main",) and kept.grant.read_only
     assert kept.grant.hide == ("Private/**", "Old/**") and kept.expires
     listed = owner.get("/connect")

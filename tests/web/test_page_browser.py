@@ -15,7 +15,7 @@ from tests.server.lines import NOTEWRIGHT, Lines
 from tests.web.page_desk import Site, append, config_of, served
 
 from notewright.engine.changes.history import undo
-from notewright.engine.library import admit
+from notewright.engine.library import digest_of, find_valid_token
 from notewright.engine.write import create, put
 from notewright.ledger.base import Actor
 from notewright.notes.path import NotePath
@@ -199,11 +199,11 @@ def test_a_token_is_made_copied_and_revoked_on_the_page(browser: Browser, site: 
         assert re.fullmatch(r"nw_[\w-]{43}", made)
         page.locator("section.said").get_by_role("button", name="Copy").click()
         assert page.evaluate("navigator.clipboard.readText()") == made
-        kept = admit(site.registry, made, time.time())
+        kept = find_valid_token(site.registry, digest_of(made), time.time())
         assert kept is not None and kept.grant.read_only
         page.get_by_role("button", name="Revoke phone").click()
         expect(page.get_by_role("row", name="phone")).to_contain_text("revoked")
-        assert admit(site.registry, made, time.time()) is None
+        assert find_valid_token(site.registry, digest_of(made), time.time()) is None
         watched.clean()
 
 

@@ -1,6 +1,6 @@
-"""What is remembered about who calls: how often, in which session, and what was said once.
+"""Rate limits and sessions: how often each caller called, which sessions live, and what was marked or stored in them.
 
-Traffic is no truth. It may be lost at any moment, and costs a caller nothing but a count that begins anew.
+None of it is precious: it may be lost at any moment, and then counting begins anew.
 """
 
 import math
@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 
 from notewright.errors import Limited
 
-MAX_NOTED = 200  # digests of one session
-MAX_REMEMBERED = 10_000  # callers, and sessions; more are forgotten, the longest unused first
-AHEAD_SECONDS = 1.0  # a call that lies further in the future was counted before somebody set the clock back
+MAX_STORED_DIGESTS = 200  # digests stored for one session
+MAX_REMEMBERED = 10_000  # callers, and sessions; beyond that the longest unused are forgotten
+MAX_AHEAD_SECONDS = 1.0  # a counted call further in the future means that the clock was set back
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """So many calls in so many seconds, wherever those begin."""
+    """A limit: so many calls in any so many seconds."""
 
     calls: int
     seconds: float
@@ -28,28 +28,23 @@ class Window:
 
 
 def add_call(made: "array[float]", windows: Sequence[Window], now: float, *, peek: bool = False) -> None:
-    """One more after the calls that were made, of which those are kept that may matter; or Limited."""
-    if made and not now - max(window.seconds for window in windows) < made[-1] <= now + AHEAD_SECONDS:
+    """Add a call to the times of the calls before, or raise Limited. Times that no window needs are removed."""
+    if made and not now - max(window.seconds for window in windows) < made[-1] <= now + MAX_AHEAD_SECONDS:
         del made[:]
     for window in windows:
         if len(made) >= window.calls and made[-window.calls] > now - window.seconds:
-            raise _limited(window, made[-window.calls] + window.seconds - now)
+            wait = max(1, math.ceil(made[-window.calls] + window.seconds - now))
+            raise Limited(
+                f"{window.calls} calls per {window.name} are used up",
+                hint=f"try again in {wait} seconds",
+                retry_after=wait,
+                limit=window.calls,
+                window=window.seconds,
+                name=window.name,
+            )
     if not peek:
         made.append(now)
     del made[: -max(window.calls for window in windows)]
-
-
-def _limited(window: Window, wait: float) -> Limited:
-    """The refusal of a call in a window that is full for so many seconds."""
-    seconds = max(1, math.ceil(wait))
-    return Limited(
-        f"{window.calls} calls per {window.name} are used up",
-        hint=f"try again in {seconds} seconds",
-        retry_after=seconds,
-        limit=window.calls,
-        window=window.seconds,
-        name=window.name,
-    )
 
 
 @dataclass(slots=True)
@@ -61,7 +56,7 @@ class _Session:
 
 
 class RateLimits:
-    """The traffic of one process, in memory. Any thread may call. Callers and sessions are known by any text."""
+    """The counts and sessions of one process, in memory. Any thread may call. Any text names a caller or session."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, most: int = MAX_REMEMBERED) -> None:
         self._clock = clock
@@ -71,10 +66,10 @@ class RateLimits:
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
 
     def count(self, caller: str, windows: Sequence[Window], *, peek: bool = False) -> None:
-        """Let one more call through, or Limited with the seconds until the first free place.
+        """Count one more call, or Limited with the seconds until the next one is allowed.
 
-        A call that is refused does not count; one that fails later does; to `peek` counts nothing. All count here, so a
-        surface puts its own name before the caller's.
+        A refused call does not count; one that fails later does; `peek` only asks. All callers share one table, so a
+        surface prefixes the caller with its own name.
         """
         with self._lock:
             made = self._calls.setdefault(caller, array("d"))
@@ -84,9 +79,9 @@ class RateLimits:
             add_call(made, windows, self._clock(), peek=peek)
 
     def touch(self, session: str, *, idle: float, age: float = 0.0) -> bool:
-        """Whether a session lives, which is used with that: not ended, and last used `idle` seconds ago at most.
+        """Use a session; whether it lives: not ended, and last used `idle` seconds ago at most.
 
-        `age` is for one that nobody has used yet: how long ago it was made.
+        `age` is for a session that was not used yet: how long ago it was made.
         """
         now = self._clock()
         with self._lock:
@@ -97,42 +92,42 @@ class RateLimits:
             self._session_of(session).used = now
             return True
 
-    def once(self, session: str, what: str) -> bool:
-        """True the first time it is asked in this session, and never again."""
+    def mark_once(self, session: str, what: str) -> bool:
+        """Set a mark of a session; True the first time."""
         with self._lock:
             marks = self._session_of(session).marks
             first = what not in marks
             marks.add(what)
             return first
 
-    def marked(self, session: str, what: str) -> bool:
-        """Whether `once` was asked."""
+    def is_marked(self, session: str, what: str) -> bool:
+        """Whether `mark_once` was called."""
         with self._lock:
             known = self._sessions.get(session)
             return known is not None and what in known.marks
 
-    def note(self, session: str, what: str, digest: str) -> None:
-        """Remember a SHA-256 (or nothing, "") under a name; of a session the last MAX_NOTED."""
+    def store_digest(self, session: str, what: str, digest: str) -> None:
+        """Store a SHA-256 (or "") under a name; a session keeps the last MAX_STORED_DIGESTS."""
         with self._lock:
             notes = self._session_of(session).notes
             notes[what] = digest
             notes.move_to_end(what)
-            if len(notes) > MAX_NOTED:
+            if len(notes) > MAX_STORED_DIGESTS:
                 notes.popitem(last=False)
 
-    def noted(self, session: str, what: str) -> str | None:
-        """What was remembered last under this name."""
+    def stored_digest(self, session: str, what: str) -> str | None:
+        """What was stored last under this name."""
         with self._lock:
             known = self._sessions.get(session)
             return None if known is None else known.notes.get(what)
 
-    def end(self, session: str) -> None:
-        """It lives no more, and will not again."""
+    def end_session(self, session: str) -> None:
+        """End a session for good."""
         with self._lock:
             self._session_of(session).ended = True
 
-    def forget(self, session: str) -> None:
-        """As if it had never been."""
+    def forget_session(self, session: str) -> None:
+        """Forget a session: its name may be used again."""
         with self._lock:
             self._sessions.pop(session, None)
 

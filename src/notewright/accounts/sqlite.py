@@ -16,8 +16,8 @@ from notewright.accounts.base import Grant, Token, WorkspaceRecord
 from notewright.errors import Busy, Exists
 from notewright.sqlite_file import open_file, set_up, words
 
-POLL_SECONDS = 0.002  # how often SQLite is asked whether another process wrote
-BUSY_MS = 10_000  # for which a writer waits for another
+POLL_SECONDS = 0.002  # between two questions to SQLite whether another process wrote
+BUSY_MS = 10_000  # that a writer waits for another
 _TOKEN = "name, digest, grant_json, created, expires, revoked, used"
 MIGRATIONS = (
     """
@@ -45,17 +45,17 @@ MIGRATIONS = (
 
 
 class SqliteAccounts:
-    """One connection for writing and one for reading, each used by one thread at a time: a reader never waits for
-    whoever writes, in this process or another. Other processes have their own on the same file."""
+    """One connection for writing and one for reading, each used by one thread at a time: a reader never waits for a
+    writer, in this process or another. Other processes have connections of their own to the same file."""
 
     def __init__(self, db: apsw.Connection, reader: apsw.Connection | None = None) -> None:
         self._db = db
-        self._alone = threading.RLock()
+        self._write_lock = threading.RLock()
         self._reader = reader or db
-        self._reading = self._alone if reader is None else threading.RLock()
-        self._writer: int | None = None  # the thread that writes
-        self._rules = 0  # changes of the rules, by anybody
-        self._felt, self._felt_at = -1, -1.0  # when another process last wrote anything, and when we looked
+        self._read_lock = self._write_lock if reader is None else threading.RLock()
+        self._writer: int | None = None  # id of the thread that writes
+        self._changes = 0  # of tokens and workspaces, by any process
+        self._data_version, self._polled_at = -1, -1.0  # SQLite's counter of writes of other processes
         set_up(db, "the registry", "pragma synchronous = full; pragma secure_delete = on", MIGRATIONS)
         for each in (db, self._reader):
             each.set_busy_timeout(BUSY_MS)
@@ -66,38 +66,38 @@ class SqliteAccounts:
         file = folder / "registry.db"
         db = open_file(file, "the registry")
         with words("the registry"):
-            if file.stat().st_mode & 0o077:  # brought back from somewhere: who reads it can make cookies
+            if file.stat().st_mode & 0o077:  # restored from a backup, perhaps: whoever reads it can forge cookies
                 file.chmod(0o600)
         return cls(db, open_file(file, "the registry"))
 
     @classmethod
     def in_memory(cls) -> "SqliteAccounts":
-        """One that is gone with its process."""
+        """A registry that ends with its process."""
         return cls(apsw.Connection(":memory:"))
 
     def close(self) -> None:
-        with self._alone, self._reading:
+        with self._write_lock, self._read_lock:
             self._db.close()
             self._reader.close()
 
     def pulse(self) -> int:
         now = time.monotonic()
-        if now - self._felt_at > POLL_SECONDS:  # threads that all ask at once would wait for each other
-            with self._reading, words("the registry"):
-                felt = int(self._reader.execute("pragma data_version").get)
-                if felt != self._felt:
-                    self._rules = max(self._rules, int(self._reader.execute("select changes from rules").get))
-                self._felt, self._felt_at = felt, now
-        return self._rules
+        if now - self._polled_at > POLL_SECONDS:  # threads that all ask at once would wait for each other
+            with self._read_lock, words("the registry"):
+                data_version = int(self._reader.execute("pragma data_version").get)
+                if data_version != self._data_version:
+                    self._changes = max(self._changes, int(self._reader.execute("select changes from rules").get))
+                self._data_version, self._polled_at = data_version, now
+        return self._changes
 
-    def together(self) -> AbstractContextManager[object]:
-        return self._writing()
+    def transaction(self) -> AbstractContextManager[object]:
+        return self._transaction()
 
     # Tokens
 
     def add_token(self, token: Token) -> None:
         row = (token.name, token.digest, json.dumps(asdict(token.grant)), token.created, token.expires, None, None)
-        with self._writing() as db:
+        with self._transaction() as db:
             good = "name = ? and revoked is null and (expires is null or expires > ?)"
             if db.execute(f"select 1 from token where {good}", (token.name, token.created)).fetchone():
                 hint = "revoke it first, or choose another name"
@@ -113,26 +113,27 @@ class SqliteAccounts:
     def revoke(self, name: str, now: float) -> bool:
         return self._write("update token set revoked = ? where name = ? and revoked is null", now, name)
 
-    def used(self, digest: str, now: float) -> None:
-        """Asked on the event loop, so it waits for nobody: while somebody else writes, this use is not remembered."""
-        if not self._alone.acquire(blocking=False):
+    def record_use(self, digest: str, now: float) -> None:
+        """Record it without waiting, for it is called on the event loop: while another thread or process writes, this
+        use is not recorded."""
+        if not self._write_lock.acquire(blocking=False):
             return
         try:
             self._db.execute("pragma busy_timeout = 0; pragma synchronous = normal")
             with suppress(Busy):
-                self._write("update token set used = ? where digest = ?", now, digest, rules=False)
+                self._write("update token set used = ? where digest = ?", now, digest, counts=False)
         finally:
             self._db.execute(f"pragma busy_timeout = {BUSY_MS}; pragma synchronous = full")
-            self._alone.release()
+            self._write_lock.release()
 
     # Browsers
 
     def end_session(self, session: str, now: float, lasts: float) -> None:
-        with self._writing() as db:
+        with self._transaction() as db:
             db.execute("delete from ended where until < ?", (now,))
             db.execute("insert or ignore into ended values(?, ?)", (session, now + lasts))
 
-    def session_ended(self, session: str) -> bool:
+    def has_session_ended(self, session: str) -> bool:
         return bool(self._rows("select 1 from ended where session = ?", session))
 
     # Workspaces
@@ -156,28 +157,28 @@ class SqliteAccounts:
         return bytes(self._rows(question, name)[0][0])
 
     def _rows(self, question: str, *values: str) -> list[Any]:
-        if self._writer == threading.get_ident():  # sees what it has written and not committed
+        if self._writer == threading.get_ident():  # which sees what it has not committed yet
             return self._db.execute(question, values).fetchall()
-        with self._reading, words("the registry"):
+        with self._read_lock, words("the registry"):
             return self._reader.execute(question, values).fetchall()
 
-    def _write(self, statement: str, *values: str | float | bytes, rules: bool = True) -> bool:
-        """Whether it changed anything."""
-        with self._writing(rules=rules) as db:
+    def _write(self, statement: str, *values: str | float | bytes, counts: bool = True) -> bool:
+        """Execute it; whether it changed anything."""
+        with self._transaction(counts=counts) as db:
             db.execute(statement, values)
             return db.changes() > 0
 
     @contextmanager
-    def _writing(self, *, rules: bool = True) -> Iterator[apsw.Connection]:
-        with self._alone, words("the registry"):
-            if self._db.in_transaction:  # a part of what is done together
+    def _transaction(self, *, counts: bool = True) -> Iterator[apsw.Connection]:
+        with self._write_lock, words("the registry"):
+            if self._db.in_transaction:  # part of an outer transaction
                 yield self._db
                 return
             self._db.execute("begin immediate")
             self._writer = threading.get_ident()
             try:
                 yield self._db
-                if rules:
+                if counts:
                     self._db.execute("update rules set changes = changes + 1")
                 changes = int(self._db.execute("select changes from rules").get)
             except BaseException:
@@ -186,7 +187,7 @@ class SqliteAccounts:
             finally:
                 self._writer = None
             self._db.execute("commit")
-            self._rules = changes
+            self._changes = changes
 
 
 def _token(name: str, digest: str, grant: str, *times: Any) -> Token:

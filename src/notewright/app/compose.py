@@ -23,7 +23,7 @@ from notewright.app.open_workspaces import OpenWorkspaces
 from notewright.app.opening import open_registry, places_beside, refuse_unreachable, user
 from notewright.config.load import Config, set_metrics_folder
 from notewright.config.settings import SURFACES
-from notewright.engine.library import LateLibrary, Library
+from notewright.engine.library import LazyLibrary, Library
 from notewright.errors import Invalid, Problem, Unavailable
 from notewright.mcp.dispatch import ClientConnection
 from notewright.mcp.jsonrpc import Message
@@ -220,7 +220,7 @@ def _welcome(config: Config, base: str) -> str:
 
 def serve_stdio(opened: Callable[[], Library], surfaces: Sequence[Surface]) -> NoReturn:
     """Speak MCP on standard input and output until the input ends, and end the process. The library opens meanwhile."""
-    library = LateLibrary(opened, [surface.begin for surface in surfaces if surface.begin is not None])
+    library = LazyLibrary(opened, [surface.begin for surface in surfaces if surface.begin is not None])
     caller = ClientConnection(library, Session(initialized=False), "stdio", user())
 
     async def serve_by_sdk(opening: Message, inbox: stdio.SdkInbox, out: LineWriter, fast_path: FastPath) -> None:

@@ -31,7 +31,7 @@ from notewright.app.opening import open_backups, open_registry, user
 from notewright.config.load import Config
 from notewright.config.locations import is_bucket
 from notewright.config.settings import SURFACES
-from notewright.engine.library import LateLibrary, Library, effective_workspaces
+from notewright.engine.library import LazyLibrary, Library, effective_workspaces
 from notewright.engine.transfer.backup import BackupResult
 from notewright.engine.transfer.backup_schedule import Schedule
 from notewright.engine.transfer.restore import last_good_backup
@@ -82,7 +82,7 @@ class Site:
         self.config = config
         self.registry = registry or open_registry(config)
         self.audit = AuditLog(audit_file(config["audit_log"], config.state) if config.state else None)
-        self.library = LateLibrary(opened or self._open)
+        self.library = LazyLibrary(opened or self._open)
         self.workers = ThreadPool(threads=THREADS)
         self.traffic = RateLimits() if counts is None else FileRateLimits(counts)
         self.sessions = Sessions(self.registry.secret("sessions"), traffic=self.traffic)

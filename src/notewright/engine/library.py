@@ -1,4 +1,4 @@
-"""All the workspaces one client may use."""
+"""The workspaces one client may use: who may come in, which workspaces there are, and how their owner changes them."""
 
 import difflib
 import functools
@@ -13,7 +13,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -38,23 +38,23 @@ from notewright.stores.subfolder import folder_beneath, segments_of
 
 log = logging.getLogger(__name__)
 PREFIX = "nw_"  # of a token
-LAST_USE_SECONDS = 300.0  # between two notes of a token's last use
-LONGEST_NAME = 100  # characters
-MOST_GLOBS = 100
+LAST_USE_SECONDS = 300.0  # between two records of a token's last use
+MAX_NAME_CHARS = 100
+MAX_GLOBS = 100
 MAX_JSON_INTEGER = 1 << 53  # what every reader of JSON can count to
-AGAIN_SECONDS = 5.0  # between two attempts to open what could not be: a bucket may be away for a while
-_JOINERS = "\u200c\u200d"  # letters of some scripts and pictures need them
+RETRY_SECONDS = 5.0  # between two attempts to open a library: a bucket may be away for a while
+_JOINERS = "\u200c\u200d"  # invisible; some scripts and emoji need them
 Settings = Mapping[str, Any]
 W = TypeVar("W", Workspace, WorkspaceConfig)
 
 
 def by_id_or_name(among: Iterable[W], which: str) -> W | None:
-    """The one workspace that a word means."""
+    """The workspace with this id or display name."""
     return next((one for one in among if which in (one.id, one.name)), None)
 
 
 class Library:
-    """The workspaces a client may use, in the order they were named. `source` gives those there are now."""
+    """The workspaces a client may use, in the order they were named. `source` returns the current ones."""
 
     def __init__(self, source: Callable[[], Sequence[Workspace]]) -> None:
         self.workspaces = source
@@ -64,11 +64,11 @@ class Library:
         return Library(lambda: workspaces)
 
     def close(self) -> None:
-        """Let go of what it holds, if it holds anything."""
+        """Close what it opened, if anything."""
 
     @property
     def default(self) -> Workspace:
-        """The first named."""
+        """The first workspace."""
         if not (there := self.workspaces()):
             raise NotFound("there is no workspace you may use", hint="ask the owner", what="workspace", workspace="")
         return there[0]
@@ -85,46 +85,48 @@ class Library:
         raise NotFound(f"there is no workspace {which!r}", hint=hint, what="workspace", workspace=which, nearest=near)
 
 
-class LateLibrary(Library):
-    """The library that `opened` gives, opened in a thread of its own from `begin` on, or when somebody first asks.
+class LazyLibrary(Library):
+    """The library that `open_library` returns, opened in a thread of its own by `begin` or by the first call.
 
-    Calls block until it is open; if opening fails, every call does, until it is tried again. `beginnings` are called at
+    Calls block until it is open; if opening fails, every call does, until it is retried. `on_open` functions are called
     once with each of its workspaces."""
 
-    def __init__(self, opened: Callable[[], Library], beginnings: Sequence[Callable[[Workspace], None]] = ()) -> None:
+    def __init__(
+        self, open_library: Callable[[], Library], on_open: Sequence[Callable[[Workspace], None]] = ()
+    ) -> None:
         super().__init__(lambda: self.begin().result().workspaces())
-        self._opened = opened
-        self._beginnings = beginnings
+        self._open_library = open_library
+        self._on_open = on_open
         self._opening: Future[Library] | None = None
-        self._failed = 0.0  # when it last did, monotonic
+        self._failed_at = 0.0  # monotonic
         self._lock = threading.Lock()
 
     def begin(self) -> Future[Library]:
         with self._lock:
             failed = self._opening is not None and self._opening.done() and self._opening.exception() is not None
-            if self._opening is None or (failed and time.monotonic() - self._failed > AGAIN_SECONDS):
+            if self._opening is None or (failed and time.monotonic() - self._failed_at > RETRY_SECONDS):
                 self._opening = Future()
                 threading.Thread(target=self._open, args=[self._opening], name="open", daemon=True).start()
             return self._opening
 
     def _open(self, opening: Future[Library]) -> None:
         try:
-            library = self._opened()
+            library = self._open_library()
         except BaseException as error:
-            self._failed = time.monotonic()
+            self._failed_at = time.monotonic()
             opening.set_exception(error)
             return
         self.workspaces = library.workspaces  # every call asks for them
         opening.set_result(library)
         try:
-            for begin in self._beginnings:
+            for call in self._on_open:
                 for ws in library.workspaces():
-                    begin(ws)
+                    call(ws)
         except Exception:  # a surface that cannot begin now will when it is called
             log.debug("a surface could not begin", exc_info=True)
 
     def close(self) -> None:
-        """Closed if it was ever opened; what is not open by now is left to the end of the process."""
+        """Close it if it was opened; one that is still being opened is left to the end of the process."""
         try:
             if self._opening is not None and self._opening.exception(timeout=1) is None:
                 self._opening.result().close()
@@ -134,16 +136,16 @@ class LateLibrary(Library):
 
 @dataclass(frozen=True)
 class Principal:
-    """Who asks. `local` is everybody on this machine, where no authentication was ever set up."""
+    """The caller. `local` is everybody on this machine, where no authentication was ever set up."""
 
     user: str
     grant: Grant = field(default_factory=Grant)
     kind: Literal["local", "token", "oauth"] = "token"
-    admin: bool = True  # False: may use everything there is, and change none of the rules
+    admin: bool = True  # False: may use every workspace, and change no workspaces or tokens
 
     @property
     def owner(self) -> bool:
-        """Whether nothing is narrowed: such a one may also change workspaces and tokens."""
+        """Whether nothing is restricted: such a caller may also change workspaces and tokens."""
         return self.admin and self.grant == Grant()
 
     def uses(self, surface: str) -> bool:
@@ -153,8 +155,8 @@ class Principal:
         return self.grant.workspaces is None or workspace_id in self.grant.workspaces
 
     def library(self, library: "Library") -> "Library":
-        """The library as this caller may use it: a workspace they may not see is one that is not there. Made for one
-        request, it holds what there was when it was first asked."""
+        """The library as this caller may use it: a workspace they may not see does not exist. It is for one request,
+        and keeps the workspaces of its first call."""
 
         @functools.cache
         def allowed() -> Sequence[Workspace]:
@@ -167,7 +169,7 @@ class Principal:
         return Library(allowed)
 
     def narrow(self, ws: Workspace) -> Workspace:
-        """The workspace under both sets of rules: its own and this caller's."""
+        """The workspace restricted by this caller's rules as well as its own."""
         grant = self.grant
         if not (grant.read_only or grant.hide or grant.write_under != ("**",)):
             return ws
@@ -175,12 +177,12 @@ class Principal:
 
 
 def new_token(registry: Accounts, name: str, grant: Grant, *, now: float, expires: float | None = None) -> str:
-    """A new access token. It is told once: only its hash is kept. Invalid for a name or pattern that is none."""
+    """Make a new access token. Only its hash is kept. Invalid for a name or pattern that is none."""
     if not re.fullmatch(r"[\w][\w .@+-]{0,63}", name):
         hint = "use letters, digits, spaces and . @ + - _, at most 64"
         raise Invalid(f"{name!r} is no name for a token", hint=hint, what="name")
     for glob in (*grant.hide, *grant.write_under):
-        compile_glob(glob)  # refused now, by whom made it, and not at every request
+        compile_glob(glob)  # refuse it now, and not at every request
     if expires is not None and expires <= now:
         raise Invalid("the token would have expired already", hint="name a time to come, as in 90d", what="expires")
     secret = PREFIX + secrets.token_urlsafe(32)
@@ -192,62 +194,58 @@ def digest_of(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def admit(registry: Accounts, secret: str, now: float) -> Token | None:
-    """The token this is, if it is one of ours and still good."""
-    return admit_digest(registry, digest_of(secret), now)
-
-
-def admit_digest(registry: Accounts, digest: str, now: float) -> Token | None:
+def find_valid_token(registry: Accounts, digest: str, now: float) -> Token | None:
+    """The token with this digest, if it is neither revoked nor expired; its use is recorded."""
     found = registry.token(digest)
     if found is None or not hmac.compare_digest(found.digest, digest) or not found.good(now):
         return None
     if found.used is None or now - found.used > LAST_USE_SECONDS:
-        registry.used(digest, now)
+        registry.record_use(digest, now)
         return replace(found, used=now)
     return found
 
 
-# ---- what holds ---------------------------------------------------------------------------------------
+# ---- which workspaces there are -----------------------------------------------------------------------
 
 
 def effective_workspaces(
     config: Config, registry: Accounts | None, *, added: bool = True
 ) -> tuple[WorkspaceConfig, ...]:
-    """The workspaces of a configuration with what their owner changed since, and those the owner added.
+    """The workspaces of a configuration with their owner's changes, and those the owner added.
 
-    The configuration may have changed too: where a name given here is borne by another workspace by now, the one of
-    the configuration holds, and what was added and cannot stand beside the others is not served.
+    The configuration may have changed too: where a name given here is that of another workspace by now, the configured
+    name holds, and an added workspace that clashes with the others is not served.
     """
     if registry is None:
         return config.workspaces
     records = _records(registry)
     served: list[WorkspaceConfig] = []
     for number, one in enumerate(config.workspaces):
-        changed = _changed(one, records.get(one.location), config)
+        changed = _with_changes(one, records.get(one.location), config)
         if _clash(changed, [*served, *config.workspaces[number + 1 :]]):
-            _warn(f"the workspace {one.name} cannot be called {changed.name}: that is another one's name")
+            _warn_once(f"the workspace {one.name} cannot be called {changed.name}: that is another one's name")
             changed = replace(changed, name=one.name, id=one.id)
         served.append(changed)
     for record in records.values() if added else ():
         if not record.added or any(record.location == one.location for one in config.workspaces):
             continue
         try:
-            changed = _changed(WorkspaceConfig("", "", record.location), record, config)
+            changed = _with_changes(WorkspaceConfig("", "", record.location), record, config)
             if other := _clash(changed, served):
                 raise Exists(f"another workspace is called {other.name}")
             _refuse_place(changed, served, config)
             served.append(changed)
         except Problem as problem:
-            _warn(f"the workspace in {record.location} is not served: {problem}")
+            _warn_once(f"the workspace in {record.location} is not served: {problem}")
     return tuple(served)
 
 
 def workspace_record(one: WorkspaceConfig, registry: Accounts) -> dict[str, Any]:
-    """As it is told to programs of the owner's: where it is, what is set, and what of that the owner changed."""
+    """A workspace as JSON values for its owner: where it is, what is set, and what of that the owner changed."""
     record = _records(registry).get(one.location, WorkspaceRecord(one.location))
-    told = {"id": one.id, "name": one.name, "location": one.location, "added": record.added}
-    told |= {key: getattr(one, key) for key in CHANGEABLE_SETTINGS}
-    return told | {"changed": sorted(set(record.settings) - {"id"})}
+    values = {"id": one.id, "name": one.name, "location": one.location, "added": record.added}
+    values |= {key: getattr(one, key) for key in CHANGEABLE_SETTINGS}
+    return values | {"changed": sorted(set(record.settings) - {"id"})}
 
 
 def _records(registry: Accounts) -> dict[str, WorkspaceRecord]:
@@ -255,12 +253,11 @@ def _records(registry: Accounts) -> dict[str, WorkspaceRecord]:
 
 
 @functools.lru_cache(maxsize=256)
-def _warn(words: str) -> None:
-    """Once: this is looked at again and again."""
+def _warn_once(words: str) -> None:
     log.warning("%s", words)
 
 
-def _changed(asked: WorkspaceConfig, record: WorkspaceRecord | None, config: Config) -> WorkspaceConfig:
+def _with_changes(asked: WorkspaceConfig, record: WorkspaceRecord | None, config: Config) -> WorkspaceConfig:
     if record is None:
         return asked
     changed = apply_settings(asked, record.settings)
@@ -268,29 +265,31 @@ def _changed(asked: WorkspaceConfig, record: WorkspaceRecord | None, config: Con
 
 
 def find_workspace(config: Config, registry: Accounts, which: str, *, by_location: bool = False) -> WorkspaceConfig:
-    """The workspace of that id or name; on the owner's own command line also that in a folder, served or not."""
+    """The workspace of that id or name; on the owner's own command line also the one in a folder, served or not."""
     served = effective_workspaces(config, registry)
     if one := by_id_or_name(served, which):
         return one
     if by_location and (os.sep in which or os.path.isdir(which)):
-        return _in_folder(config, registry, served, resolve_location(which, Path.cwd()))
+        return _workspace_at(config, registry, served, resolve_location(which, Path.cwd()))
     hint = suggest(which, [one.name for one in served])
     if by_location:
         hint += "; one that only a server's command line names is named here by its folder"
     raise NotFound(f"there is no workspace {which!r}", hint=hint, what="workspace", workspace=which)
 
 
-def _in_folder(config: Config, registry: Accounts, served: Sequence[WorkspaceConfig], location: str) -> WorkspaceConfig:
-    """A server may have been told of it on its command line, which we cannot know."""
+def _workspace_at(
+    config: Config, registry: Accounts, served: Sequence[WorkspaceConfig], location: str
+) -> WorkspaceConfig:
+    """The workspace in a folder. It need not be served: another server's command line may name it."""
     there = next((one for one in served if one.location == location), None)
-    return there or _changed(_unchanged(config, location), _records(registry).get(location), config)
+    return there or _with_changes(_configured_at(config, location), _records(registry).get(location), config)
 
 
-def _unchanged(config: Config, location: str) -> WorkspaceConfig:
-    """What the configuration says of a folder, or what a server says that was told of nothing but the folder."""
+def _configured_at(config: Config, location: str) -> WorkspaceConfig:
+    """The configured workspace in a folder, or what a server makes of nothing but the folder."""
     name = location.rpartition("/")[2] or "notes"
-    told = (one for one in config.workspaces if one.location == location)
-    return next(told, WorkspaceConfig(name, workspace_id(name), location))
+    configured = (one for one in config.workspaces if one.location == location)
+    return next(configured, WorkspaceConfig(name, workspace_id(name), location))
 
 
 # ---- changing it --------------------------------------------------------------------------------------
@@ -299,7 +298,7 @@ def _unchanged(config: Config, location: str) -> WorkspaceConfig:
 def add_folder(
     config: Config, registry: Accounts, name: str, location: str, settings: Settings | None = None
 ) -> WorkspaceConfig:
-    """Serve a folder that is there, or a bucket, from now on."""
+    """Serve an existing folder, or a bucket, from now on."""
     place, live = split_live(resolve_location(location, Path.cwd()))
     if is_bucket(place):
         return _add(config, registry, name, place, settings or {}, settable=(*CHANGEABLE_SETTINGS, *BUCKET_SETTINGS))
@@ -312,30 +311,24 @@ def add_folder(
 def add_beneath(
     config: Config, registry: Accounts, name: str, location: str | None, settings: Settings | None = None
 ) -> WorkspaceConfig:
-    """Serve a folder or prefix beneath `workspaces_root`, which is made if it is not there: all that comes over a
-    network may name. Without a location it is called like the workspace's id."""
-    root = _root(config)
+    """Serve a folder or prefix beneath `workspaces_root`, which is made if it is not there. A caller over a network may
+    name no other location. Without one it is called like the workspace's id."""
+    root = config["workspaces_root"]
+    if root is None:
+        hint = "use notewright workspace add on the machine itself, or set workspaces_root to a folder for them"
+        raise Invalid("this server makes no workspaces", hint=hint, what="workspaces_root")
+    if not is_bucket(root):
+        root = os.path.realpath(Path(root).expanduser())
+        if not os.path.isdir(root):
+            hint = "make it, or set workspaces_root to a folder that is there"
+            raise Invalid("the folder of workspaces_root is not there", hint=hint, what="workspaces_root")
     if location is None:
-        location = workspace_id(_good_name(name), _ids(config, registry))
+        location = workspace_id(_check_name(name), _used_ids(config, registry))
     if not (is_bucket(root) and location.startswith(root + "/")):
         refuse_not_yet(location)
     segments = segments_of(location, root)
     with nullcontext() if is_bucket(root) else folder_beneath(root, segments):
         return _add(config, registry, name, "/".join((root, *segments)), settings or {})
-
-
-def _root(config: Config) -> str:
-    root = config["workspaces_root"]
-    if root is None:
-        hint = "use notewright workspace add on the machine itself, or set workspaces_root to a folder for them"
-        raise Invalid("this server makes no workspaces", hint=hint, what="workspaces_root")
-    if is_bucket(root):
-        return str(root)
-    place = os.path.realpath(Path(root).expanduser())
-    if not os.path.isdir(place):
-        hint = "make it, or set workspaces_root to a folder that is there"
-        raise Invalid("the folder of workspaces_root is not there", hint=hint, what="workspaces_root")
-    return place
 
 
 def _add(
@@ -346,13 +339,13 @@ def _add(
     settings: Settings,
     settable: tuple[str, ...] = CHANGEABLE_SETTINGS,
 ) -> WorkspaceConfig:
-    """Record a workspace that is not served yet. What was set for its folder before still holds."""
-    with registry.together():
+    """Record a workspace that is not served yet. Earlier settings of its folder still apply."""
+    with registry.transaction():
         served = effective_workspaces(config, registry)
         kept = dict(_records(registry).get(location, WorkspaceRecord(location)).settings)
-        kept["name"] = _good_name(name)
-        kept.setdefault("id", workspace_id(kept["name"], _ids(config, registry)))
-        kept = _merged(kept, settings, settable)
+        kept["name"] = _check_name(name)
+        kept.setdefault("id", workspace_id(kept["name"], _used_ids(config, registry)))
+        kept = _merge_settings(kept, settings, settable)
         asked = apply_settings(WorkspaceConfig("", "", location), kept)
         _refuse_place(asked, served, config)
         _refuse_clash(asked, served)
@@ -360,7 +353,7 @@ def _add(
     return find_workspace(config, registry, kept["id"])
 
 
-def _ids(config: Config, registry: Accounts) -> list[str]:
+def _used_ids(config: Config, registry: Accounts) -> list[str]:
     """Every id that is, or may be, in use."""
     recorded = [str(record.settings["id"]) for record in registry.records() if "id" in record.settings]
     return [*(one.id for one in effective_workspaces(config, registry)), *recorded]
@@ -369,42 +362,42 @@ def _ids(config: Config, registry: Accounts) -> list[str]:
 def change(
     config: Config, registry: Accounts, which: str, changes: Settings, *, by_location: bool = False
 ) -> WorkspaceConfig:
-    """Another name, or other settings: None is what the configuration says. The id, and so every address, stays."""
-    with registry.together():
+    """Change its name or settings; None takes the configured value again. The id, and so every address, stays."""
+    with registry.transaction():
         one = find_workspace(config, registry, which, by_location=by_location)
         record = _records(registry).get(one.location, WorkspaceRecord(one.location))
-        known = record.added or one.location in {told.location for told in config.workspaces}
+        known = record.added or one.location in {other.location for other in config.workspaces}
         settings = dict(record.settings)
         if changes.get("name") is not None:
-            settings["name"] = _good_name(changes["name"])
+            settings["name"] = _check_name(changes["name"])
             if known:  # only a server knows the id of what its command line names
                 settings["id"] = one.id
         elif "name" in changes:
             if record.added:
                 raise Invalid("a workspace that was added needs a name", hint="give it another one", what="name")
             settings = {key: value for key, value in settings.items() if key not in ("name", "id")}
-        settings = _merged(settings, changes)
+        settings = _merge_settings(settings, changes)
         changed = replace(record, settings=settings)
         if "name" in changes:
             others = [other for other in effective_workspaces(config, registry) if other.location != one.location]
-            _refuse_clash(_changed(_unchanged(config, one.location), changed, config), others)
+            _refuse_clash(_with_changes(_configured_at(config, one.location), changed, config), others)
         if settings or record.added:
             registry.put_record(changed)
         else:
             registry.drop_record(one.location)
-    return _in_folder(config, registry, effective_workspaces(config, registry), one.location)
+    return _workspace_at(config, registry, effective_workspaces(config, registry), one.location)
 
 
 def relocate(config: Config, registry: Accounts, one: WorkspaceConfig, location: str, settings: Settings) -> bool:
-    """What the owner set for a workspace holds in the place it was moved to. One that was added is served from there
-    from now on, under its id: whether it was one."""
-    with registry.together():
+    """Apply what the owner set for a workspace to the place it was moved to. An added workspace is served from there
+    from now on, under its id; whether it was one."""
+    with registry.transaction():
         record = _records(registry).get(one.location)
         if record is None:
             return False
         kept = {key: value for key, value in record.settings.items() if key not in BUCKET_SETTINGS}
         given = {key: value for key, value in settings.items() if value is not None}
-        added = record.added and one.location not in {told.location for told in config.workspaces}
+        added = record.added and one.location not in {other.location for other in config.workspaces}
         registry.put_record(replace(record, location=location, settings=kept | given, added=added))
         if added:
             registry.drop_record(one.location)
@@ -412,8 +405,8 @@ def relocate(config: Config, registry: Accounts, one: WorkspaceConfig, location:
 
 
 def drop(config: Config, registry: Accounts, which: str, *, by_location: bool = False) -> WorkspaceConfig:
-    """Serve it no longer. Its notes stay where they are, and so does their history."""
-    with registry.together():
+    """Stop serving it. Its notes and their history stay where they are."""
+    with registry.transaction():
         one = find_workspace(config, registry, which, by_location=by_location)
         record = _records(registry).get(one.location)
         if record is None or not record.added or any(one.location == named.location for named in config.workspaces):
@@ -423,11 +416,13 @@ def drop(config: Config, registry: Accounts, which: str, *, by_location: bool = 
     return one
 
 
-# ---- what is refused ----------------------------------------------------------------------------------
+# ---- checks -------------------------------------------------------------------------------------------
 
 
-def _merged(kept: dict[str, Any], changes: Settings, settable: tuple[str, ...] = CHANGEABLE_SETTINGS) -> dict[str, Any]:
-    """Settings with some changed; None takes one back."""
+def _merge_settings(
+    kept: dict[str, Any], changes: Settings, settable: tuple[str, ...] = CHANGEABLE_SETTINGS
+) -> dict[str, Any]:
+    """The settings with checked changes; None removes one."""
     merged = dict(kept)
     for key, raw in changes.items():
         if key == "name":
@@ -436,46 +431,42 @@ def _merged(kept: dict[str, Any], changes: Settings, settable: tuple[str, ...] =
             raise Invalid(f"{key} cannot be set", hint=suggest(key, settable), what=key)
         if raw is None:
             merged.pop(key, None)
-        else:
-            merged[key] = _good_value(key, raw)
-    apply_settings(WorkspaceConfig(str(kept.get("name", "")), "", ""), merged)
+            continue
+        setting = next(setting for setting in WORKSPACE_SETTINGS if setting.name == key)
+        value = setting.read(raw, key)
+        if setting.kind == "number" and not (0 if setting.default is None else 1) <= value <= MAX_JSON_INTEGER:
+            raise Invalid(f"{key} cannot be {value}", hint=setting.help, what=key)
+        if setting.kind == "list":
+            if len(value) > MAX_GLOBS:
+                raise Invalid(f"{key} has {len(value)} globs", hint=f"{MAX_GLOBS} at most", what=key)
+            if key == "write_under" and not value:
+                raise Invalid("write_under names no place", hint="set read_only to take no writes at all", what=key)
+            for glob in value:
+                compile_glob(glob)
+            value = list(value)
+        merged[key] = value
+    apply_settings(WorkspaceConfig(str(kept.get("name", "")), "", ""), merged)  # raises where they do not fit together
     return merged
 
 
-def _good_value(key: str, raw: Any) -> Any:
-    setting = next(setting for setting in WORKSPACE_SETTINGS if setting.name == key)
-    value = setting.read(raw, key)
-    if setting.kind == "number" and not (0 if setting.default is None else 1) <= value <= MAX_JSON_INTEGER:
-        raise Invalid(f"{key} cannot be {value}", hint=setting.help, what=key)
-    if setting.kind != "list":
-        return value
-    if len(value) > MOST_GLOBS:
-        raise Invalid(f"{key} has {len(value)} globs", hint=f"{MOST_GLOBS} at most", what=key)
-    if key == "write_under" and not value:
-        raise Invalid("write_under names no place", hint="set read_only to take no writes at all", what=key)
-    for glob in value:
-        compile_glob(glob)
-    return list(value)
-
-
-def _good_name(raw: str) -> str:
-    """A name as it is shown: what cannot be seen, or turns around what stands beside it, is not in it."""
+def _check_name(raw: str) -> str:
+    """The name as it is shown. Invalid where it has invisible characters, or ones that change the writing direction."""
     name = unicodedata.normalize("NFC", raw).strip()
     odd = [letter for letter in name if not letter.isprintable() and letter not in _JOINERS]
-    if not name or len(name) > LONGEST_NAME or odd or name[0] == "." or any(mark in name for mark in "/\\="):
-        hint = f"use 1 to {LONGEST_NAME} letters, digits and blanks, without / \\ = and without a dot in front"
-        raise Invalid(f"{raw[:LONGEST_NAME]!r} is no name for a workspace", hint=hint, what="name")
+    if not name or len(name) > MAX_NAME_CHARS or odd or name[0] == "." or any(mark in name for mark in "/\\="):
+        hint = f"use 1 to {MAX_NAME_CHARS} letters, digits and blanks, without / \\ = and without a dot in front"
+        raise Invalid(f"{raw[:MAX_NAME_CHARS]!r} is no name for a workspace", hint=hint, what="name")
     return name
 
 
 def name_key(name: str) -> str:
-    """What two names share that count as the same: case, width, composition and what cannot be seen are left out."""
+    """A key that equal names share: without case, width, composition and invisible characters."""
     plain = "".join(letter for letter in unicodedata.normalize("NFKC", name) if letter not in _JOINERS)
     return unicodedata.normalize("NFKC", plain.casefold())
 
 
 def _clash(one: WorkspaceConfig, others: Iterable[WorkspaceConfig]) -> WorkspaceConfig | None:
-    """Another workspace that could be meant by the same word."""
+    """Another workspace that the same id or name could mean."""
     for other in others:
         if other.id in (one.id, one.name) or one.id == other.name or name_key(other.name) == name_key(one.name):
             return other
@@ -484,23 +475,18 @@ def _clash(one: WorkspaceConfig, others: Iterable[WorkspaceConfig]) -> Workspace
 
 def _refuse_clash(one: WorkspaceConfig, others: Iterable[WorkspaceConfig]) -> None:
     if other := _clash(one, others):
-        said = f"there is a workspace {other.name!r} ({other.id}) already"
-        raise Exists(said, hint="choose another name", what="workspace")
+        words = f"there is a workspace {other.name!r} ({other.id}) already"
+        raise Exists(words, hint="choose another name", what="workspace")
 
 
 def _refuse_place(one: WorkspaceConfig, served: Sequence[WorkspaceConfig], config: Config) -> None:
-    """Its notes are in no other workspace, and nothing of ours is among them."""
+    """Refuse a folder whose notes are in another workspace, or that our own files are in."""
     for other in served:
-        if other.location == one.location or _same_folder(other.location, one.location):
+        is_same = other.location == one.location
+        with suppress(OSError):  # the same folder in another spelling, as on a case-insensitive disk
+            is_same = is_same or os.path.samefile(other.location, one.location)
+        if is_same:
             raise Exists(f"that folder is served already, as {other.name!r}", hint="name another one", what="location")
     refuse_overlap((place.location, place.name) for place in (*served, one))
     for ours in (config.state, config.cache):
         refuse_inside(ours, one.location, chosen=config["state"] is not None)
-
-
-def _same_folder(one: str, other: str) -> bool:
-    """Two ways to one folder, as on a disk that does not tell capitals from small letters."""
-    try:
-        return os.path.samefile(one, other)
-    except OSError:
-        return False

@@ -36,18 +36,20 @@ class _SharedSession(Session):
     def initialized(self) -> bool:
         """A session without any mark, as after a restart, counts as initialized."""
         if not self._ready:
-            waits = self._traffic.marked(self._name, _GREETED) and not self._traffic.marked(self._name, _INITIALIZED)
+            waits = self._traffic.is_marked(self._name, _GREETED) and not self._traffic.is_marked(
+                self._name, _INITIALIZED
+            )
             self._ready = not waits
         return self._ready
 
     @initialized.setter
     def initialized(self, ready: bool) -> None:
         if ready and not self._ready:
-            self._traffic.once(self._name, _INITIALIZED)
+            self._traffic.mark_once(self._name, _INITIALIZED)
             self._ready = True
 
     def once(self, what: str) -> bool:
-        return self._traffic.once(self._name, f"once {what}")
+        return self._traffic.mark_once(self._name, f"once {what}")
 
     def shown(self, workspace: str) -> ShownVersions:
         return _SharedShownVersions(self._traffic, self._name, workspace)
@@ -60,10 +62,10 @@ class _SharedShownVersions:
         self._traffic, self._session, self._workspace = traffic, session, workspace
 
     def get(self, path: NotePath, /) -> str | None:
-        return self._traffic.noted(self._session, f"shown {self._workspace} {path}")
+        return self._traffic.stored_digest(self._session, f"shown {self._workspace} {path}")
 
     def __setitem__(self, path: NotePath, version: str, /) -> None:
-        self._traffic.note(self._session, f"shown {self._workspace} {path}", version)
+        self._traffic.store_digest(self._session, f"shown {self._workspace} {path}", version)
 
 
 class Sessions:
@@ -90,7 +92,7 @@ class Sessions:
         issued = int(self._clock() * 1000).to_bytes(_TIME_BYTES, "big")
         body = issued + os.urandom(_RANDOM_BYTES) + client.encode("utf-8", "replace")[:_CLIENT_BYTES]
         token = seal(self._key, body, bound_to=f"{scope}\0".encode(), size=_SIGNATURE_BYTES)
-        self._traffic.once(f"{scope}\0{token}", _GREETED)
+        self._traffic.mark_once(f"{scope}\0{token}", _GREETED)
         self._keep(f"{scope}\0{token}", client)
         return token
 
@@ -113,7 +115,7 @@ class Sessions:
         """What is remembered about a client, for requests that name their client and no session."""
         name = f"{scope}\0client {client}"
         if not self._traffic.touch(name, idle=self._idle):
-            self._traffic.forget(name)
+            self._traffic.forget_session(name)
             self._traffic.touch(name, idle=self._idle)
             self._kept.pop(name, None)
         return self._keep(name, client)
@@ -122,7 +124,7 @@ class Sessions:
         """End a session; whether there was one."""
         if self.find(scope, token) is None:
             return False
-        self._traffic.end(f"{scope}\0{token}")
+        self._traffic.end_session(f"{scope}\0{token}")
         self._kept.pop(f"{scope}\0{token}", None)
         return True
 

@@ -43,7 +43,7 @@ from functools import lru_cache
 from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from notewright.accounts.limits import MAX_NOTED
+from notewright.accounts.limits import MAX_STORED_DIGESTS
 from notewright.engine.indexing.large_notes import say_unread
 from notewright.engine.library import Library
 from notewright.engine.workspace import CALL_SECONDS, Limits, ShownVersions, Workspace
@@ -69,7 +69,7 @@ class LastShown(OrderedDict[NotePath, str]):
     def __setitem__(self, path: NotePath, version: str) -> None:
         super().__setitem__(path, version)
         self.move_to_end(path)
-        if len(self) > MAX_NOTED:
+        if len(self) > MAX_STORED_DIGESTS:
             self.popitem(last=False)
 
 

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from notewright.accounts.base import Accounts, Token
 from notewright.accounts.limits import RateLimits, Window
-from notewright.engine.library import LAST_USE_SECONDS, Principal, admit_digest, digest_of
+from notewright.engine.library import LAST_USE_SECONDS, Principal, digest_of, find_valid_token
 from notewright.errors import Limited, Problem
 from notewright.server.auth.browser_session import BrowserSessions
 from notewright.server.host_check import WELL_KNOWN
@@ -82,7 +82,7 @@ class OwnTokens:
             self._pulse, self._cache = pulse, {}
         token = self._cache.get(digest)
         if token is None or not token.good(now) or now - (token.used or 0) > LAST_USE_SECONDS:
-            token = admit_digest(self._registry, digest, now)
+            token = find_valid_token(self._registry, digest, now)
             if token is None:
                 return None
             self._cache[digest] = token
@@ -279,7 +279,7 @@ class Authenticate:
             return None
         digest, session = settings.cookies.read(value, time.time()) or ("", "")
         principal = self._own.find_principal(digest) if digest else None
-        if principal is None or settings.registry.session_ended(session):
+        if principal is None or settings.registry.has_session_ended(session):
             return None
         return Visitor(principal, address, "cookie", digest, session)
 

@@ -104,7 +104,7 @@ class Callers:
 
     async def _holder(self, scope: Scope, raw: str, known: AskAgain | None) -> Caller | AuthRefusal:
         token = read_token(self._key, raw, time.time())
-        if token is None or (token.session and self._registry.session_ended(token.session)):
+        if token is None or (token.session and self._registry.has_session_ended(token.session)):
             return BAD_TOKEN
         principal = token.issued or (self._own.find_principal(token.digest) if token.digest else None)
         if principal is not None:

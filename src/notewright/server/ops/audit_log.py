@@ -100,7 +100,7 @@ class AuditLog:
         """A known user made a request: written when it is their first from that address."""
         if not context.user or context.via == "local":
             return
-        if self._seen.once(f"{context.via} {context.address} {context.user}", "came"):
+        if self._seen.mark_once(f"{context.via} {context.address} {context.user}", "came"):
             self._write("sign_in", context, user=context.user, via=context.via)
 
     def record_sign_in(self, user: str, *, failed: bool = False) -> None:

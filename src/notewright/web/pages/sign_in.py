@@ -4,7 +4,7 @@ import time
 
 from starlette.responses import Response
 
-from notewright.engine.library import admit
+from notewright.engine.library import digest_of, find_valid_token
 from notewright.errors import Limited
 from notewright.server.auth.authenticate import COOKIE_NAME, GUESS_LIMITS, client_address
 from notewright.server.auth.browser_session import COOKIE_SECONDS
@@ -29,7 +29,8 @@ def _render(request: PageRequest, next_path: str, problem: str = "", status: int
 def submit_sign_in(request: PageRequest) -> Response:
     """A cookie for the token that was typed. Guesses are few: so many a minute from one address."""
     next_path = safe_local_path(request.form_value("next"))
-    token = admit(request.site.registry, request.form_value("token").strip(), time.time())
+    digest = digest_of(request.form_value("token").strip())
+    token = find_valid_token(request.site.registry, digest, time.time())
     if token is None or (token.grant.surfaces is not None and PAGE not in token.grant.surfaces):
         return _reject(request, next_path, known=token is not None)
     request.site.audit.record_sign_in(token.name)
