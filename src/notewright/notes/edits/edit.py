@@ -7,7 +7,7 @@ may be applied to a newer text than the one its author saw; `may_apply_again` as
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Protocol
 
 from notewright.errors import Ambiguous, Invalid, NotFound
 from notewright.notes.edits.splices import Splice, apply_splices, line_ending, line_spans
@@ -20,14 +20,13 @@ _SOME = NotePath("note.md")
 _SHOWN_LINES = 20
 
 
-class Edit:
-    """A change to one text. No protocol: asking whether a value is of a class that has one takes 20 µs in a write."""
+class Edit(Protocol):
+    """A change to one text."""
 
     is_repeatable: ClassVar[bool] = True
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
         """What changes where, or the Problem that stands in the way."""
-        raise NotImplementedError
 
 
 def apply(text: str, edit: Edit, path: NotePath = _SOME) -> str:
@@ -39,7 +38,7 @@ def apply_all(text: str, edits: Iterable[Edit], path: NotePath = _SOME) -> str:
     """The text after all edits, each on the result of the one before; line numbers are those of `text` itself."""
     read, lines, made = text, list[tuple[int, int]](), list[Sequence[Splice]]()
     for edit in edits:
-        if isinstance(edit, InsertAtLine):
+        if type(edit) is InsertAtLine:  # `isinstance` of a protocol's class takes 20 µs in a write
             lines = lines or _line_spans(read)
             splices = [edit.insertion(text, lines, made)]
         else:
