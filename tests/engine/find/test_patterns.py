@@ -2,12 +2,15 @@
 
 import re
 import time
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import regress
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from notewright.engine.find import patterns
 from notewright.engine.find._regex_reader import Choice, Dialect, Node, Repeat, Set, inner_nodes, parse_pattern, walk
 from notewright.engine.find.patterns import OutOfTime, Patience, compile_pattern
 from notewright.errors import Invalid
@@ -327,3 +330,33 @@ def test_lines_of_joined_texts_are_those_that_match_alone(pattern: str, lines: l
     data = "".join(line + "\n" for line in single).encode()
     got = [data[start:end].decode() for start, end in matcher.lines(data, Patience.of(5))]
     assert got == [line for line in single if matcher.found_in(line.encode(), Patience.of(5))]
+
+
+@pytest.mark.slow
+@settings(max_examples=400, deadline=None)
+@given(_PATTERNS, st.lists(st.text(_LETTERS, max_size=14), max_size=4), st.booleans())
+def test_classes_of_ascii_alone_find_the_same(pattern: str, lines: list[str], ignore_case: bool) -> None:
+    """A first look by a pattern that is compiled quickly says nothing that the whole pattern does not say."""
+    matcher = compile_pattern(pattern, ignore_case=ignore_case)
+    assume(matcher.quick is not None)
+    whole, patience = replace(matcher, quick=None), Patience.of(5)
+    data = "".join(line.replace("\n", "") + "\n" for line in lines).encode()
+    assert list(matcher.lines(data, patience)) == list(whole.lines(data, patience))
+    for line in data.decode().splitlines():
+        assert list(matcher.finditer(line, patience)) == list(whole.finditer(line, patience))
+
+
+def test_a_class_of_unicode_is_compiled_for_a_text_that_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    compiled = patterns.compile_re2
+
+    def noted(source: str, **options: Any) -> Any:
+        made.append(source)
+        return compiled(source, **options)
+
+    monkeypatch.setattr(patterns, "compile_re2", noted)
+    matcher = compile_pattern(r"needed\W+\w+")
+    assert list(matcher.lines(b"needed here\nnot\n", Patience.of(5))) == [(0, 11)]
+    assert not any("{L}" in source for source in made)
+    assert list(matcher.lines("needed “überall”\n".encode(), Patience.of(5))) == [(0, 21)]
+    assert sum("{L}" in source for source in made) == 1

@@ -23,7 +23,17 @@ import re2  # type: ignore[import-untyped]
 import regex  # type: ignore[import-untyped]
 import regress
 
-from notewright.engine.find._regex_reader import Boundary, Chain, Dialect, Node, Set, parse_pattern, walk
+from notewright.engine.find._regex_reader import (
+    Boundary,
+    Chain,
+    Dialect,
+    Named,
+    Node,
+    Set,
+    grown,
+    parse_pattern,
+    walk,
+)
 from notewright.engine.find._regex_writers import (
     RE2_BYTES,
     TooMuchForRe2,
@@ -44,11 +54,14 @@ _MAX_JUDGE_BYTES = 96 << 20  # bytes that `regex` may need for one text
 _JUDGE_SECONDS = 1.0  # of the processor's time that `regex` may take for one text, and no other text waits longer
 _PUSH_BYTES = 64  # that `regex` keeps for one push; 50 to 60 were measured
 _MATCHERS_KEPT = 8  # each with at most RE2_BYTES for each of its two forms
-_ANYWHERE = re2._Anchor.UNANCHORED
+_ANYWHERE, _AT_START = re2._Anchor.UNANCHORED, re2._Anchor.ANCHOR_START
 _SLICE_BYTES = 4_000_000  # bytes searched between two looks at the clock
 _SLICE_STEPS = 50_000_000  # in a slice: one for each byte and instruction, up to ten nanoseconds
 _SAMPLES = 16  # of a long text
 _SHARED_BYTES = 2 << 20  # bytes that one may need without waiting for others
+_CLASS_INSTRUCTIONS = 2_000  # at most, for one class of Unicode characters; 1,350 were seen
+_QUICK_TRIES = 8  # before the exact pattern searches by itself
+_QUICK_BYTES = 256_000  # of texts in which a first look may find lines that are none
 
 _much_memory = threading.Lock()  # who needs much memory is alone with that
 
@@ -90,6 +103,8 @@ class Matcher:
     pushes: int = 0  # what the judge keeps for each character of a text
     text: bytes = b""  # what the pattern says, if it is nothing but ASCII text; in lower case where case is ignored
     fold: bool = False
+    # re2: both of these with classes of ASCII and everything beyond: exact in ASCII text, relaxed in any other
+    quick: Any = None
 
     @property
     def _same(self) -> bool:
@@ -104,7 +119,7 @@ class Matcher:
     def finditer(self, text: str, patience: Patience) -> Iterator[Span]:
         """Every match that is not empty, from left to right, none over another."""
         if self._by_re2(text):
-            yield from _in_characters(text, _spans(self.exact, text.encode(errors="replace"), patience))
+            yield from _in_characters(text, self._exact_spans(text.encode(errors="replace"), patience))
         else:
             yield from self._judged(text, patience)
 
@@ -115,14 +130,40 @@ class Matcher:
         if (folded := self._folded(data)) is not None:
             total, first = folded.count(self.text), max(folded.find(self.text), 0)
         else:
-            total, first = _counted(_spans(self.exact, data, patience))
+            total, first = _counted(self._exact_spans(data, patience))
         return total, len(data[:first].decode(errors="replace"))
 
     def found_in(self, data: bytes, patience: Patience) -> bool:
         """Does the pattern match anywhere? An empty match counts."""
         if self._by_re2(data):
-            return _fits(self.exact, data, 0, len(data), patience) and _search(self.exact, data, 0) is not None
+            pattern, search = self._exact_search(data)
+            return _fits(pattern, data, 0, len(data), patience) and search(0) is not None
         return self._judge_from(data.decode(errors="replace"), 0, patience) is not None
+
+    def _exact_spans(self, data: bytes, patience: Patience) -> Iterator[Span]:
+        pattern, search = self._exact_search(data)
+        at = 0 if _fits(pattern, data, 0, len(data), patience) else len(data) + 1
+        while at <= len(data):
+            patience.left()
+            found = search(at)
+            if found is None:
+                return
+            start, end = found
+            if end > start:
+                yield found
+                at = end
+            else:
+                at = end + 1
+                while at < len(data) and data[at] & 0xC0 == 0x80:  # never within a character
+                    at += 1
+
+    def _exact_search(self, data: bytes) -> tuple[Any, Callable[[int], Span | None]]:
+        """The pattern by which matches in this text are exact, and what finds the next from some place on."""
+        if self.quick is None:
+            return self.exact, partial(_search, self.exact, data)
+        if data.isascii():
+            return self.quick, partial(_search, self.quick, data)
+        return self.exact, partial(_search_in_turn, self.quick, self.exact, data)
 
     def _by_re2(self, text: str | bytes) -> bool:
         return self.exact is not None and (self.judge is None or text.isascii())
@@ -155,36 +196,26 @@ class Matcher:
 
     def lines(self, data: bytes, patience: Patience) -> Iterator[Span]:
         """Start and end of every line that matches. `data` is whole lines, each with its line feed."""
-        look, same, sure = self._first_look(data), self._same, self.sure
-        for low, high in self._slices(data, patience):
+        quickly = self.quick is not None and len(data) <= _QUICK_BYTES
+        pattern = self.quick if quickly else self.relaxed
+        look, same, sure = self._first_look(pattern, data), self._same, self.sure and not quickly
+        for low, high in _slices(pattern, data, patience):
             while low <= high and (found := look(low, high)) is not None:
                 start = data.rfind(b"\n", low, found[0]) + 1 or low
                 low = data.find(b"\n", found[1]) + 1
-                if sure or self._holds(data[start : low - 1], same, patience):
-                    yield start, low - 1
-
-    def _holds(self, line: bytes, same: bool, patience: Patience) -> bool:
-        return (same and self._by_re2(line)) or self.found_in(line, patience)
-
-    def _slices(self, data: bytes, patience: Patience) -> Iterator[Span]:
-        """Whole lines, so many that the clock is seen in time; a line that is too long for that stands alone."""
-        low, most = 0, _stride(self.relaxed)
-        while low < len(data):
-            patience.left()
-            high = data.find(b"\n", min(low + most, len(data) - 1))
-            if high - low > 2 * most:
-                high = data.rfind(b"\n", low, low + most)
-                high = high if high >= low else data.find(b"\n", low)
-            if self._fits_first_look(data, low, high, patience):
-                yield low, high
-            low = high + 1
+                if not sure:
+                    line = data[start : low - 1]
+                    settled = line.isascii() if quickly else same and self._by_re2(line)
+                    if not settled and not self.found_in(line, patience):
+                        continue
+                yield start, low - 1
 
     def candidates(self, data: bytes, starts: list[int], patience: Patience) -> Iterator[int]:
         """Which of the texts joined in `data` (at `starts`) may hold a match: all that do are among them."""
-        if not self._fits_first_look(data, 0, len(data), patience):
+        if not _fits(self.relaxed, data, 0, len(data), patience):
             yield from self._candidates_alone(data, starts, patience)
             return
-        look, at = self._first_look(data), 0
+        look, at = self._first_look(self.relaxed, data), 0
         while at < len(starts) and (found := look(starts[at], len(data))) is not None:
             patience.left()
             at = bisect_right(starts, found[0], at) - 1
@@ -195,14 +226,14 @@ class Matcher:
         patience.left_out = False
         for at, (low, high) in enumerate(pairwise([*starts, len(data)])):
             patience.left()
-            if self._fits_first_look(data, low, high, patience) and _search(self.relaxed, data, low, high) is not None:
+            if _fits(self.relaxed, data, low, high, patience) and _search(self.relaxed, data, low, high) is not None:
                 yield at
 
-    def _first_look(self, data: bytes) -> Callable[[int, int], Span | None]:
+    def _first_look(self, pattern: Any, data: bytes) -> Callable[[int, int], Span | None]:
         """The place of the next match that may be one, between two places."""
         if (folded := self._folded(data)) is not None:
             return partial(_look_for, folded, self.text)
-        return (lambda low, _: (low, low)) if self.relaxed is None else partial(_search, self.relaxed, data)
+        return (lambda low, _: (low, low)) if pattern is None else partial(_search, pattern, data)
 
     def _folded(self, data: bytes) -> bytes | None:
         """The bytes in which `text` is every match; None where there is no such text, or ſ and K would be s and k."""
@@ -210,8 +241,18 @@ class Matcher:
             return None
         return data.lower() if self.fold else data
 
-    def _fits_first_look(self, data: bytes, low: int, high: int, patience: Patience) -> bool:
-        return self.relaxed is None or _fits(self.relaxed, data, low, high, patience)
+
+class _DeferredRe2:
+    """A pattern that re2 is sure to take, compiled when it is first needed: with classes of Unicode characters that
+    takes 1.2 ms, and as long again when it first finds something."""
+
+    def __init__(self, source: str, lines: bool) -> None:
+        self.pattern, self._lines = source, lines
+
+    def __getattr__(self, name: str) -> Any:
+        compiled = compile_re2(self.pattern, lines=self._lines)
+        self._regexp, self.programsize = compiled._regexp, compiled.programsize
+        return self.__dict__[name]
 
 
 @lru_cache(maxsize=_MATCHERS_KEPT)
@@ -228,6 +269,10 @@ def compile_pattern(
         _judge_javascript(pattern)
     node = parse_pattern(pattern, dialect, ignore_case=ignore_case, multiline=lines)
     fits = places(node) <= _MAX_PLACES
+    quick = _quick_form(node) if fits and lines and not whole_word else None
+    if quick is not None:
+        deferred = _DeferredRe2(for_re2(node, relaxed=False), lines)
+        return Matcher(Needles(required(node)), deferred, deferred, quick=quick)
     exact = _re2_form(node, lines, relaxed=False) if fits and (dialect == "re2" or not whole_word) else None
     if not fits or (dialect == "re2" and exact is None):
         raise Invalid("the pattern is too large: make its repetitions {n,m} and classes smaller", what="pattern")
@@ -271,6 +316,23 @@ def _re2_form(node: Node, lines: bool, *, relaxed: bool, known: Any = None) -> A
     return made if made.programsize <= _MAX_INSTRUCTIONS else None
 
 
+def _quick_form(node: Node) -> Any:
+    """`Matcher.quick`, where what makes a pattern slow to compile are classes, and re2 is sure to take it as it is."""
+    if not any(isinstance(one, Set) and any(isinstance(item, Named) for item in one.items) for one in walk(node)):
+        return None
+
+    def weigh(one: Node) -> int:
+        items = one.items if isinstance(one, Set) else ((0, 0),)
+        return sum(_CLASS_INSTRUCTIONS if isinstance(item, Named) else 50 for item in items)
+
+    if _beyond_ascii(node) or grown(node, weigh) > _MAX_INSTRUCTIONS:
+        return None
+    try:
+        return compile_re2(for_re2(node, relaxed=False, ascii_classes=True), lines=True)
+    except (TooMuchForRe2, re2.error):
+        return None
+
+
 def _judge(node: Node) -> Any:
     try:
         return regex.compile(for_regex(node), regex.VERSION0, cache_pattern=False)
@@ -287,23 +349,6 @@ def _beyond_ascii(node: Node) -> bool:
 def _look_for(folded: bytes, word: bytes, low: int, high: int) -> Span | None:
     at = folded.find(word, low, high)
     return (at, at + len(word)) if at >= 0 else None
-
-
-def _spans(pattern: Any, data: bytes, patience: Patience) -> Iterator[Span]:
-    at = 0 if _fits(pattern, data, 0, len(data), patience) else len(data) + 1
-    while at <= len(data):
-        patience.left()
-        found = _search(pattern, data, at)
-        if found is None:
-            return
-        start, end = found
-        if end > start:
-            yield found
-            at = end
-        else:
-            at = end + 1
-            while at < len(data) and data[at] & 0xC0 == 0x80:  # never within a character
-                at += 1
 
 
 def _counted(spans: Iterator[Span]) -> tuple[int, int]:
@@ -345,12 +390,27 @@ def _stride(pattern: Any) -> int:
     return _SLICE_BYTES if pattern is None else max(1_000, min(_SLICE_BYTES, _SLICE_STEPS // pattern.programsize))
 
 
+def _slices(pattern: Any, data: bytes, patience: Patience) -> Iterator[Span]:
+    """Whole lines, so many that the clock is seen in time; a line that is too long for that stands alone."""
+    low, most = 0, _stride(pattern)
+    while low < len(data):
+        patience.left()
+        high = data.find(b"\n", min(low + most, len(data) - 1))
+        if high - low > 2 * most:
+            high = data.rfind(b"\n", low, low + most)
+            high = high if high >= low else data.find(b"\n", low)
+        if _fits(pattern, data, low, high, patience):
+            yield low, high
+        low = high + 1
+
+
 def _fits(pattern: Any, data: bytes, low: int, high: int, patience: Patience) -> bool:
     """Would a search end in time, at its slowest? Told from samples, with every instruction at work: re2 falls back on
     that where a pattern has too many states. `left_out` says so if not."""
-    length, size = high - low, pattern.programsize
-    if length <= 4 * _stride(pattern):
+    length = high - low
+    if pattern is None or length <= 4 * _stride(pattern):
         return True
+    size = pattern.programsize
     never, sample, worst = _never(pattern.pattern, size), max(256, min(4096, _SLICE_STEPS // 10 // size)), 0.0
     for at in range(low, high, max(length // _SAMPLES, sample)):
         began = time.thread_time()  # a busy machine must not look like a slow pattern
@@ -379,3 +439,19 @@ def _search(pattern: Any, data: bytes, low: int, high: int | None = None) -> Spa
     # the public _search() makes three objects for each match, which is most of the time where many lines match
     span: Span = pattern._regexp.Match(_ANYWHERE, data, low, len(data) if high is None else high)[0]
     return span if span[0] >= 0 else None
+
+
+def _search_in_turn(quick: Any, exact: Any, data: bytes, low: int) -> Span | None:
+    """The next exact match, which is tried where a quick one begins: at a given place re2 needs no program that reads
+    backwards, and to compile that takes as long as the one that reads forwards."""
+    for _ in range(_QUICK_TRIES):
+        found = _search(quick, data, low)
+        if found is None:
+            return None
+        span: Span = exact._regexp.Match(_AT_START, data, found[0], len(data))[0]
+        if span[0] >= 0:
+            return span
+        low = found[0] + 1
+        while low < len(data) and data[low] & 0xC0 == 0x80:
+            low += 1
+    return _search(exact, data, low) if low <= len(data) else None

@@ -275,9 +275,11 @@ def neighbour_scores(scores: Mapping[int, float], links: Iterable[tuple[int, int
     edges = set(links)
     given: defaultdict[int, float] = defaultdict(float)
     for source, target in edges:
-        if source < target or (target, source) not in edges:  # two that link to each other are neighbours once
+        if target not in scores:  # as most are that a map of hundreds of notes links to
             given[target] += scores[source]
-            given[source] += scores.get(target, 0.0)
+        elif source < target or (target, source) not in edges:  # two that link to each other are neighbours once
+            given[target] += scores[source]
+            given[source] += scores[target]
     return given
 
 

@@ -97,9 +97,12 @@ def _ranked(index: Index, query: Query, evidence: SearchEvidence) -> Ranking:
     strangers = nlargest(STRANGERS if every else STRANGERS * 4, unmatched, key=given.__getitem__)
     strangers = [note for note in strangers if met is None or note in met]
     linked = [note for note in best if note in given]
-    low = unreachable(scores, given, max(query.offset + query.limit, PAGE))
-    # Nobody needs the degree of a note too low for the page, except that where some are hidden only others have one.
-    degrees = index.degrees([note for note in (*linked, *strangers) if note not in low or not every], query.visible)
+    candidates = {note: given[note] for note in (*linked, *strangers)}
+    if every:  # nobody needs the degree of a note too low for the page; where some are hidden, only others have one
+        low = unreachable(scores, candidates, max(query.offset + query.limit, PAGE))
+        degrees = index.degrees([note for note in candidates if note not in low])
+    else:
+        degrees = index.degrees(list(candidates), query.visible)
     shown = strangers if every else [note for note in strangers if note in degrees]
     kept = [*linked, *shown[:STRANGERS]]
     after = spread(scores, {note: given[note] for note in kept}, degrees)

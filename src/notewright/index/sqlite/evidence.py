@@ -47,6 +47,7 @@ NEAREST = 5
 NAME_CHARS = 100  # characters of a word or name that others are compared with
 FEW_ROWS = 2_000  # rows that choosing by rare words may bring, and a fiftieth of the notes
 MOST_WORDS = 48  # of a question that are looked for, the rarest: a page of text is a question too
+MOST_NAMESAKES = 1_000  # notes of one name that a connection remembers
 NAME_WORDS = 10  # words of a question that are looked up as one name
 
 Accepts = Callable[[Sequence[int]], set[int]]  # which of these notes may be answered
@@ -405,8 +406,7 @@ def noting_counts(con: Connection) -> Callable[..., None]:
 
     def counts(api: apsw.FTS5ExtensionApi, *_: object) -> None:
         offsets = api.phrase_column_offsets
-        present = (word for word in range(api.phrase_count) if api.phrase_columns(word))
-        con.noted[api.rowid] = {word: len(offsets(word, 0)) for word in present}
+        con.noted[api.rowid] = {word: len(found) for word in range(api.phrase_count) if (found := offsets(word, 0))}
 
     return counts
 
@@ -471,11 +471,21 @@ def _resolved(con: Connection, target: str, source: int, key: str) -> set[int]:
     """Of several notes of one name the one the link means."""
     from notewright.notes.links.resolve import InMemoryNames, link_key, resolve
 
-    paths = {NotePath(path): note for note, path in con.table("id, path", _NAMESAKES, (key,))}
-    names = InMemoryNames()
-    names.known["name", link_key(target.strip())] = list(paths)  # all bear it; to cut each of hundreds takes 5 ms
-    chosen = resolve(target, NotePath(str(con.value("select path from files where id = ?", (source,)))), names)
-    return {paths[chosen]} if chosen is not None else set()
+    meant = con.remembered("meant")
+    if (target, source) not in meant:
+        namesakes = con.remembered("namesakes")
+        if key in namesakes:
+            paths = namesakes[key]
+        else:
+            paths = {NotePath(path): note for note, path in con.table("id, path", _NAMESAKES, (key,))}
+            if len(paths) <= MOST_NAMESAKES:
+                namesakes[key] = paths
+        names = InMemoryNames()
+        names.known["name", link_key(target.strip())] = list(paths)  # all bear it; to cut each of hundreds takes 5 ms
+        chosen = resolve(target, NotePath(str(con.value("select path from files where id = ?", (source,)))), names)
+        meant[target, source] = set() if chosen is None else {paths[chosen]}
+    found: set[int] = meant[target, source]
+    return found
 
 
 # ---- names --------------------------------------------------------------------------------------------
@@ -523,9 +533,8 @@ def _keys_of(con: Connection, notes: list[int]) -> list[tuple[Any, ...]]:
 # ---- neighbours ---------------------------------------------------------------------------------------
 
 _EDGES = f"""
-select l.source, n.file from (select distinct source, key from links
-    where source in (select value from json_each(?))) l
-  join names n on n.key = l.key || '.md' and n.kind = '{NAME}' where n.file != l.source"""
+select l.source, n.file from links l cross join names n on n.key = l.key || '.md' and n.kind = '{NAME}'
+  where l.source in (select value from json_each(?)) and n.file != l.source"""
 _DEGREE = f"""
 select e.value as note, (select count(*) from links where source = e.value) + (
   select count(*) from names n join links l on l.key = substr(n.key, 1, length(n.key) - 3)
