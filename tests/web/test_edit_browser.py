@@ -279,7 +279,7 @@ def test_what_another_client_says_of_itself_is_text_and_a_place_and_nothing_else
         page = opened(watched)
         with connect(f"ws{site.base.removeprefix('http')}/w/main/live/Tea.md") as other:
             told = [ClientState(number, 1, json.dumps(state)) for number, state in enumerate(states, 100)]
-            other.send(frames.awareness(told))
+            other.send(frames.encode_awareness(told))
             people = page.locator("#edit-people li")
             expect(people).to_have_text([bad, "somebody", "somebody", "n" * 40])
             page.keyboard.type("Still here. ")

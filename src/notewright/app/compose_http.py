@@ -58,7 +58,7 @@ from notewright.web.event_stream import ActivityFeed
 
 if TYPE_CHECKING:
     from notewright.server.auth.oauth import Issuer
-    from notewright.server.live.connections import Connections
+    from notewright.server.live.connections import LiveConnections
     from notewright.server.live.forwarding import LiveHosts
 
 log = logging.getLogger(__name__)
@@ -241,23 +241,23 @@ class Site:
                 log.exception("a live workspace that was added cannot be served yet")
             await asyncio.sleep(LOOK_SECONDS)
 
-    def _live(self, turns: ConcurrencyLimits) -> "tuple[list[GuardedRoute | GuardedSocket], Connections | None]":
+    def _live(self, turns: ConcurrencyLimits) -> "tuple[list[GuardedRoute | GuardedSocket], LiveConnections | None]":
         """The addresses of live documents, where there are any, and who comes there: loaded only then."""
         if not self.is_live:
             return [], None
-        from notewright.server.live.callers import Callers
-        from notewright.server.live.connections import Connections
+        from notewright.server.live.access import LiveAuthenticator
+        from notewright.server.live.connections import LiveConnections
         from notewright.server.live.forwarding import LiveHosts
         from notewright.server.live.routes import LiveSite
 
         config, registry, library, workers = self.config, self.registry, self.library, self.workers
         metrics = self.operations.metrics
         hosts = self._hosts = self._hosts or LiveHosts(library, metrics.live_documents.inc)
-        callers, staying = Callers(registry), Revalidation(library, registry, workers)
+        who, staying = LiveAuthenticator(registry), Revalidation(library, registry, workers)
         most = max(1, config["http.max_connections"] * 3 // 4)  # the others are for everything else
-        connections = Connections(library, callers, hosts, workers, staying, most, metrics.live_connections.inc)
+        connections = LiveConnections(library, who, hosts, workers, staying, most, metrics.live_connections.inc)
         most_bytes = config["http.max_request_bytes"]
-        live = LiveSite(library, callers, hosts, workers, connections, turns, config["http.public_url"], most_bytes)
+        live = LiveSite(library, who, hosts, workers, connections, turns, config["http.public_url"], most_bytes)
         return live.routes(), connections
 
 

@@ -47,7 +47,7 @@ class LiveClient:
         self.acked: list[bytes] = []
         self.denied: list[bytes] = []
         self.states: dict[int, ClientState] = {}
-        self.send(frames.sync(frames.STEP1, self.doc.get_state()))
+        self.send(frames.encode_sync(frames.STEP1, self.doc.get_state()))
 
     def send(self, frame: bytes) -> None:
         with contextlib.suppress(ConnectionClosed):  # why is told to who reads
@@ -56,13 +56,13 @@ class LiveClient:
     def type(self, words: str, at: int | None = None) -> None:
         before = self.doc.get_state()
         self.text.insert(len(self.text) if at is None else at, words)
-        self.send(frames.sync(frames.UPDATE, self.doc.get_update(before)))
+        self.send(frames.encode_sync(frames.UPDATE, self.doc.get_update(before)))
 
     def ask_status(self, payload: bytes) -> None:
-        self.send(frames.sync_status(payload))
+        self.send(frames.encode_sync_status(payload))
 
     def tell(self, client: int, clock: int, state: Mapping[str, Any] | None) -> None:
-        self.send(frames.awareness([ClientState(client, clock, None if state is None else json.dumps(state))]))
+        self.send(frames.encode_awareness([ClientState(client, clock, None if state is None else json.dumps(state))]))
 
     def until(self, done: Callable[[], Any], seconds: float = SECONDS) -> bool:
         """Take in what comes until `done`, or until the time is up."""
@@ -95,16 +95,16 @@ class LiveClient:
         if frame[0] == frames.AUTH:
             self.denied.append(frame)
             return
-        for message in frames.messages(frame):
+        for message in frames.decode_messages(frame):
             if message.kind == frames.SYNC and message.step == frames.STEP1:
-                self.send(frames.sync(frames.STEP2, self.doc.get_update(message.payload)))
+                self.send(frames.encode_sync(frames.STEP2, self.doc.get_update(message.payload)))
             elif message.kind == frames.SYNC:
                 self.doc.apply_update(message.payload)
                 self.synced = self.synced or message.step == frames.STEP2
             elif message.kind == frames.SYNC_STATUS:
                 self.acked.append(message.payload)
             elif message.kind == frames.AWARENESS:
-                for one in frames.client_states(message.payload):
+                for one in frames.decode_awareness(message.payload):
                     if one.state is None:
                         self.states.pop(one.client, None)
                     else:
@@ -172,7 +172,7 @@ class LiveServer:
         """How many clients have a note open, by what the server says."""
         hosts = self.site._hosts
         assert hosts is not None
-        rooms = [room for host in hosts._here.values() for room in host._rooms.values()]
+        rooms = [room for host in hosts._hosted.values() for room in host._rooms.values()]
         return sum(len(room._members) for room in rooms if room.doc_id == self.id_of(note))
 
     def granted(self, note: str, token: str | None = None, **body: Any) -> Any:

@@ -82,7 +82,7 @@ def test_a_client_makes_a_note_with_its_document_first_and_its_name_after(server
         before = names.doc.get_state()
         with names.doc.transaction():
             files["/Made.md"], docs["/Made.md"] = {"id": part, "type": "markdown", "version": 0}, part
-        names.send(frames.sync(frames.UPDATE, names.doc.get_update(before)))
+        names.send(frames.encode_sync(frames.UPDATE, names.doc.get_update(before)))
         assert until(lambda: (server.notes / "Made.md").exists(), 20)
         note.type("and typed on\n")
         assert server.says("Made.md", "# Made by a client\nand typed on\n")

@@ -34,12 +34,12 @@ HOSTILE = {
     "a kind without end": b"\xff" * 30,
     "no step": b"\x00\x07\x00",
     "a length that lies": b"\x00\x02\xff\xff\x03abc",
-    "no update": frames.sync(frames.UPDATE, b"\x01\x02\x03 and so on"),
-    "a huge count": frames.sync(frames.UPDATE, b"\xff\xff\xff\xff\x0f" * 4),
-    "no state vector": frames.sync(frames.STEP1, b"\xff\xff\xff\xff"),
-    "no JSON": frames.awareness([frames.ClientState(1, 1, "{")]),
-    "a crowd": frames.awareness([frames.ClientState(number, 1, "{}") for number in range(100)]),
-    "messages without end": frames.awareness([]) * 100_000,
+    "no update": frames.encode_sync(frames.UPDATE, b"\x01\x02\x03 and so on"),
+    "a huge count": frames.encode_sync(frames.UPDATE, b"\xff\xff\xff\xff\x0f" * 4),
+    "no state vector": frames.encode_sync(frames.STEP1, b"\xff\xff\xff\xff"),
+    "no JSON": frames.encode_awareness([frames.ClientState(1, 1, "{")]),
+    "a crowd": frames.encode_awareness([frames.ClientState(number, 1, "{}") for number in range(100)]),
+    "messages without end": frames.encode_awareness([]) * 100_000,
 }
 
 
@@ -58,7 +58,7 @@ def test_a_frame_that_makes_no_sense_ends_its_connection_alone(server: LiveServe
 def test_text_frames_and_unknown_kinds(server: LiveServer) -> None:
     with server.client("Tea.md") as client:
         for kind in (2, 4, 5, 6, 7, 8, 9, 101, 103, 5000):
-            client.sync().send(frames.integer(kind) + b"\x03abc")
+            client.sync().send(frames.encode_varint(kind) + b"\x03abc")
         client.ask_status(b"\x01")
         assert client.until(lambda: client.acked), "kinds that do not concern us are passed over"
         client.wire.send("text")
@@ -74,7 +74,7 @@ def test_random_updates_leave_the_note_as_it_was(server: LiveServer) -> None:
             for _ in range(rng.randint(1, 4)):
                 broken[rng.randrange(len(broken))] = rng.randrange(256)
             with server.client("Tea.md") as mallory, contextlib.suppress(ConnectionClosed):
-                mallory.sync().send(frames.sync(frames.UPDATE, bytes(broken)))
+                mallory.sync().send(frames.encode_sync(frames.UPDATE, bytes(broken)))
                 mallory.ask_status(b"\x01")
                 mallory.until(lambda who=mallory: who.acked, seconds=5)
         ann.type("Here.\n")
@@ -84,7 +84,7 @@ def test_random_updates_leave_the_note_as_it_was(server: LiveServer) -> None:
 def test_a_frame_and_a_document_can_be_too_large(server: LiveServer) -> None:
     with server.client("Tea.md") as ann, server.client("Tea.md") as mallory:
         ann.sync(), mallory.sync()
-        mallory.send(frames.sync(frames.UPDATE, bytes(uvicorn_server.MAX_FRAME_BYTES)))
+        mallory.send(frames.encode_sync(frames.UPDATE, bytes(uvicorn_server.MAX_FRAME_BYTES)))
         assert mallory.closed()[0] == 1009
         with server.client("Tea.md") as grower:
             grower.sync().type("x" * (11 << 20))
@@ -95,7 +95,7 @@ def test_a_frame_and_a_document_can_be_too_large(server: LiveServer) -> None:
 
 
 def test_who_reads_nothing_is_closed_and_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("notewright.server.live.outbox.MAX_WAITING_BYTES", 1 << 20)
+    monkeypatch.setattr("notewright.server.live.rooms.MAX_WAITING_BYTES", 1 << 20)
     limits = bounded_protocol.ConnectionLimits(reader_seconds=1.0)
     with (
         live_server(tmp_path, limits=limits) as server,
@@ -103,7 +103,7 @@ def test_who_reads_nothing_is_closed_and_holds_nobody_up(tmp_path: Path, monkeyp
         sleeper(server, "/w/notes/live/Tea.md") as asleep,
     ):
         ann.sync().type("x" * 1_000_000)
-        ask_all = frames.sync(frames.STEP1, b"\x00")
+        ask_all = frames.encode_sync(frames.STEP1, b"\x00")
         with contextlib.suppress(ConnectionError):
             for _ in range(60):
                 asleep.sendall(bytes((0x82, 0x80 | len(ask_all), 0, 0, 0, 0)) + ask_all)
@@ -230,7 +230,7 @@ def test_a_thousand_connections_are_bounded_and_the_rest_goes_on(tmp_path: Path)
 
 
 def test_one_who_sends_without_end_is_slowed_down(server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("notewright.server.live.connections.FRAMES_A_SECOND", 50)
+    monkeypatch.setattr("notewright.server.live.connections.MAX_FRAMES_PER_SECOND", 50)
     monkeypatch.setattr("notewright.server.live.connections.BURST_SECONDS", 0.2)
     with server.client("Tea.md") as client:
         client.sync()

@@ -21,8 +21,8 @@ from notewright.errors import Busy, Unavailable
 from notewright.ledger.base import Actor
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.notes.path import NotePath
-from notewright.server.live.forwarding import THREADS
-from notewright.server.live.rooms import Room, Rooms
+from notewright.server.live.forwarding import THREADS, HostedRooms
+from notewright.server.live.rooms import Room
 from notewright.stores.live.host_socket import CALL_TIMEOUT_S, socket_address
 
 pytestmark = pytest.mark.slow
@@ -127,7 +127,7 @@ def test_a_client_that_goes_while_its_document_opens_leaves_no_room_behind(serve
     assert live is not None
 
     async def come_and_go() -> None:
-        rooms = Rooms(live, ThreadPool(threads=4), lambda more: None)
+        rooms = HostedRooms(live, ThreadPool(threads=4), lambda more: None)
         live._lock.acquire()  # nothing opens meanwhile
         try:
             joining = asyncio.create_task(rooms.join(doc_id, Actor(), True))
@@ -137,12 +137,12 @@ def test_a_client_that_goes_while_its_document_opens_leaves_no_room_behind(serve
                 await joining
         finally:
             live._lock.release()
-        await rooms.closed()
+        await rooms.wait_released()
         assert rooms._rooms == {}
         member = await rooms.join(doc_id, Actor(), True)
         assert users(server) == 1
         await member.leave()
-        await rooms.closed()
+        await rooms.wait_released()
         assert users(server) == 0 and rooms._rooms == {}
 
     asyncio.run(come_and_go())
@@ -154,7 +154,7 @@ def test_a_document_is_let_go_however_busy_the_server_is_as_its_last_client_leav
 
     async def leave_a_busy_server() -> None:
         threads = ThreadPool(threads=2, waiting=0)
-        rooms = Rooms(live, threads, lambda more: None)
+        rooms = HostedRooms(live, threads, lambda more: None)
         member = await rooms.join(doc_id, Actor(), True)
         busy = [asyncio.ensure_future(threads.run(done.wait)) for _ in range(2)]
         await asyncio.sleep(0)
@@ -164,7 +164,7 @@ def test_a_document_is_let_go_however_busy_the_server_is_as_its_last_client_leav
         await asyncio.sleep(0)
         done.set()
         await asyncio.gather(*busy)
-        await rooms.closed()
+        await rooms.wait_released()
 
     asyncio.run(leave_a_busy_server())
     assert users(server) == 0
@@ -173,22 +173,22 @@ def test_a_document_is_let_go_however_busy_the_server_is_as_its_last_client_leav
 def test_a_document_that_ends_before_its_first_client_is_in_can_be_opened_again(
     server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    live, doc_id, begin = server.site.library.default.live, server.id_of("Tea.md"), Room.begin
+    live, doc_id, open_room = server.site.library.default.live, server.id_of("Tea.md"), Room.open
     assert live is not None
 
-    async def begin_and_end(room: Room) -> None:
-        await begin(room)
+    async def open_and_end(room: Room) -> None:
+        await open_room(room)
         await asyncio.to_thread(live._end, room.document, "the note was deleted")
 
     async def come_twice() -> None:
-        rooms = Rooms(live, ThreadPool(threads=4), lambda more: None)
+        rooms = HostedRooms(live, ThreadPool(threads=4), lambda more: None)
         with monkeypatch.context() as patch, pytest.raises(Unavailable):
-            patch.setattr(Room, "begin", begin_and_end)
+            patch.setattr(Room, "open", open_and_end)
             await rooms.join(doc_id, Actor(), True)
-        await rooms.closed()
+        await rooms.wait_released()
         member = await rooms.join(doc_id, Actor(), True)
         await member.leave()
-        await rooms.closed()
+        await rooms.wait_released()
         assert users(server) == 0
 
     asyncio.run(come_twice())
@@ -197,15 +197,15 @@ def test_a_document_that_ends_before_its_first_client_is_in_can_be_opened_again(
 def test_a_host_that_cannot_open_a_document_says_so_at_once(
     server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    live, begin, begun = server.site.library.default.live, Room.begin, []
+    live, open_room, begun = server.site.library.default.live, Room.open, []
     assert live is not None and server.id_of("Tea.md")
 
-    async def begin_and_end(room: Room) -> None:
-        await begin(room)
+    async def open_and_end(room: Room) -> None:
+        await open_room(room)
         begun.append(room)
         await asyncio.to_thread(live._end, room.document, "the note was deleted")
 
-    monkeypatch.setattr(Room, "begin", begin_and_end)
+    monkeypatch.setattr(Room, "open", open_and_end)
     with server.client("Tea.md") as client:
         assert client.closed()[0] == 4503
     assert len(begun) == 1, "it was tried again"

@@ -19,8 +19,8 @@ from notewright.engine.move import move
 from notewright.notes.path import NotePath
 from notewright.server.auth.browser_session import COOKIE_SECONDS, BrowserSessions
 from notewright.server.auth.revalidate import Revalidation, StillAllowed
-from notewright.server.live import tokens
-from notewright.server.live.tokens import DocumentToken, read_token
+from notewright.server.live import access
+from notewright.server.live.access import DocumentToken, read_token
 
 pytestmark = pytest.mark.slow
 
@@ -191,7 +191,7 @@ def test_one_who_cannot_be_looked_at_goes_and_keeps_nobody_else_in(
         return {"guest": hangs, "clerk": fails}.get(who.user) or check(self, scope, who, shown)
 
     monkeypatch.setattr(Revalidation, "make_check", some_fail)
-    monkeypatch.setattr("notewright.server.live.connections.ASK_SECONDS", 1.5)
+    monkeypatch.setattr("notewright.server.live.connections.ISSUER_TIMEOUT_SECONDS", 1.5)
     with (
         server.client("Tea.md", people["guest"]) as guest,
         server.client("Tea.md", people["clerk"]) as clerk,
@@ -310,10 +310,10 @@ def test_a_token_that_was_changed_or_is_old_is_none() -> None:
     key = b"k" * 32
     somebody = Principal("ann", Grant(workspaces=("notes",), hide=("a/**",)), "oauth", admin=False)
     whole = DocumentToken("relay-", True, 100.0, "", somebody)
-    raw = whole.sealed(key)
+    raw = whole.seal(key)
     assert read_token(key, raw, 99.0) == whole and read_token(key, raw, 100.0) is None
     assert read_token(b"x" * 32, raw, 99.0) is None
     for at in range(4, len(raw), 7):
         assert read_token(key, raw[:at] + ("A" if raw[at] != "A" else "B") + raw[at + 1 :], 99.0) is None
-    assert len(raw) < tokens.MAX_CHARS and json.dumps(raw)
+    assert len(raw) < access.MAX_TOKEN_CHARS and json.dumps(raw)
     assert whole.opens("relay-1") and not whole.opens("relay") and not DocumentToken("a", True, 1.0).opens("ab")

@@ -110,7 +110,7 @@ def test_a_copy_of_another_document_is_not_put_beside_ours(server: LiveServer) -
         ann.sync()
     with server.client("Tea.md") as stranger:
         stranger.text += "Steep it.\n"
-        stranger.send(frames.sync(frames.STEP1, stranger.doc.get_state()))
+        stranger.send(frames.encode_sync(frames.STEP1, stranger.doc.get_state()))
         assert stranger.closed()[0] == 4409
     with server.client("Tea.md") as ann:
         assert str(ann.sync().text) == "Steep it.\n"

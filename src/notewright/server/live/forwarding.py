@@ -1,12 +1,12 @@
-"""One process hosts the live documents of a workspace; the others lead their clients to it.
+"""One process hosts the live documents of a workspace; the others forward their clients to it.
 
 Who hosts is decided by a lock that `LiveDocuments` takes when it can: elsewhere its calls raise Unavailable. The host
-listens on a Unix socket in the state directory of the workspace, for its owner alone. Another process asks there on
+listens on a Unix socket in the state directory of the workspace, for its owner alone. Another process calls there on
 behalf of a client, after it has found out who that is and what they may do; then it passes frames to and fro. When the
 host dies, the connections end, their clients come again, and whichever process they come to takes the lock.
 
-How they talk is in `stores/live/host_socket.py`. After a join, each message from the host begins with a byte that says
-whether a frame follows or the end.
+The messages are those of `stores/live/host_socket.py`. After a join, each message from the host begins with a byte that
+says whether a frame follows or the end.
 """
 
 import asyncio
@@ -24,9 +24,8 @@ from notewright.errors import Problem, Unavailable
 from notewright.ledger.base import Actor
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.notes.path import NotePath
-from notewright.server.live.documents import DocumentNames, no_such_document
-from notewright.server.live.outbox import GOING, RESTARTED, Outbox
-from notewright.server.live.rooms import Member, Rooms
+from notewright.server.live.access import DocumentNames, no_such_document
+from notewright.server.live.rooms import GOING, RESTARTED, Member, Outbox, Room
 from notewright.stores.live.host_socket import (
     LENGTH,
     MAX_MESSAGE_BYTES,
@@ -45,208 +44,12 @@ if TYPE_CHECKING:  # loads pycrdt
     from notewright.stores.live.documents import LiveDocuments
 
 log = logging.getLogger(__name__)
-TRIES, PAUSE_SECONDS = 15, 0.2  # until a host is found
-LOOK_SECONDS = 0.5  # between two looks at whether we became one
+MAX_TRIES, RETRY_SECONDS = 15, 0.2  # until a host is found
+POLL_SECONDS = 0.5  # how often we ask whether we became one
 THREADS = 16
 CLOSE_SECONDS = 2.0  # for other processes to hear that we end
 STALLED_SECONDS = 20.0  # for which a process may take nothing of what it is sent
 _FRAME, _END = b"\x00", b"\x01"
-
-
-class ForwardedMember:
-    """A client of ours in a room of another process."""
-
-    def __init__(self, wire: "_Wire") -> None:
-        self._wire = wire
-        self.outbox = Outbox()
-        self._reading = asyncio.create_task(self._read())
-
-    async def receive(self, frame: bytes) -> None:
-        with contextlib.suppress(OSError):
-            await self._wire.send(frame)
-
-    async def leave(self) -> None:
-        self.outbox.close(GOING, "")
-        self._reading.cancel()
-        self._wire.close()
-
-    async def _read(self) -> None:
-        try:
-            while (message := await self._wire.next())[:1] == _FRAME:
-                self.outbox.put(message[1:])
-            told = json.loads(message[1:])
-            self.outbox.close(told["code"], told["reason"])
-        except (OSError, EOFError, ValueError):
-            self.outbox.close(*RESTARTED)
-
-
-class LiveHosts:
-    """The live documents of all workspaces, whichever process hosts them. On the event loop alone."""
-
-    def __init__(self, library: Library, count: Callable[[int], None]) -> None:
-        """`count` is told of documents that clients open (1) and leave."""
-        self._library, self._count = library, count
-        self._threads = ThreadPool(threads=THREADS)
-        self._asking = ThreadPool(threads=THREADS)  # or two processes that ask each other have no thread to answer with
-        self._here: dict[str, _Host] = {}  # by the identity of the store
-        self._listening: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> None:
-        self._listening = asyncio.create_task(self._listen())
-
-    async def __aexit__(self, *error: object) -> None:
-        if self._listening is not None:
-            self._listening.cancel()
-        for host in self._here.values():
-            await host.end()
-        self._here.clear()
-
-    async def _listen(self) -> None:
-        """Wherever we became the host, others must find us: also before the first client comes to us."""
-        while True:
-            try:
-                for ws in await self._threads.run(self._library.workspaces):
-                    if ws.live is not None and ws.live.is_hosting:
-                        await (await self._host(ws)).listen()
-            except Exception as problem:  # the library cannot be opened, and says so to all who ask
-                log.debug("no live documents yet: %s", problem)
-            await asyncio.sleep(LOOK_SECONDS)
-
-    async def join(self, ws: Workspace, doc_id: str, actor: Actor, writes: bool) -> Member | ForwardedMember:
-        """A client comes into a document. NotFound, NotText, TooLarge, Limited; Unavailable while nobody hosts it."""
-        live, last = _live(ws), no_answer_error()
-        for _ in range(TRIES):
-            if await self._threads.run(live.try_host):
-                return await (await self._host(ws)).join(doc_id, actor, writes)
-            try:
-                return await _forwarded(live, encode_call("join", doc_id, actor, writes=writes))
-            except Unavailable as problem:
-                last = problem
-            except (OSError, EOFError):  # the host has just gone, or has not begun to listen
-                pass
-            await asyncio.sleep(PAUSE_SECONDS)
-        raise last
-
-    async def call(self, ws: Workspace, what: HostCall, doc: str, actor: Actor, body: bytes = b"") -> bytes:
-        """One question that only the host can answer."""
-        return await self._asking.run(call_host, _live(ws), what, doc, body, actor)
-
-    async def names(self, ws: Workspace, ids: Iterable[str]) -> DocumentNames:
-        """What is known of these ids in a workspace."""
-        told = json.loads(await self.call(ws, "names", "", Actor(), json.dumps(list(ids)).encode()))
-        paths = {doc_id: None if path is None else NotePath(path) for doc_id, path in told["paths"].items()}
-        return DocumentNames(told["folder_id"], paths)
-
-    async def _host(self, ws: Workspace) -> "_Host":
-        host, live = self._here.get(ws.store.identity), _live(ws)
-        if host is not None and host.live is not live:  # the workspace was opened anew
-            self._here.pop(ws.store.identity, None)
-            await host.end()
-            host = self._here.get(ws.store.identity)
-        if host is None:
-            host = self._here[ws.store.identity] = _Host(live, self._threads, self._count)
-        return host
-
-
-def _live(ws: Workspace) -> "LiveDocuments":
-    if ws.live is None:
-        raise no_such_document()
-    return ws.live
-
-
-async def _forwarded(live: "LiveDocuments", asked: bytes) -> ForwardedMember:
-    with socket_address(live.socket) as name:
-        wire = _Wire(*await asyncio.open_unix_connection(name))
-    try:
-        await wire.send(asked)
-        await wire.send(b"")
-        raise_problem(await wire.next())
-    except BaseException:
-        wire.close()
-        raise
-    return ForwardedMember(wire)
-
-
-class _Host(Rooms):
-    """The rooms of one workspace, and the socket at which other processes come to them."""
-
-    _server: asyncio.Server | None = None
-    _file: tuple[int, int] | None = None  # that of our socket: another host may have put its own there
-    _unreachable = False  # nobody can reach us
-
-    def __init__(self, live: "LiveDocuments", threads: ThreadPool, count: Callable[[int], None]) -> None:
-        super().__init__(live, threads, count)
-        self._serving: set[asyncio.Task[None]] = set()  # who came from other processes
-
-    async def listen(self) -> None:
-        """The lock is ours. Also when somebody took our socket away since."""
-        place = self.live.socket
-        if self._server is not None and _file_at(place) is None:
-            self._server.close()
-            self._server = None
-        if self._server is None and not self._unreachable:
-            try:
-                place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                with socket_address(place) as name:  # a socket that a dead host left there is replaced
-                    self._server = await asyncio.start_unix_server(self._serve, name, start_serving=False)
-                os.chmod(place, 0o600)  # before anybody can connect
-                self._file = _file_at(place)
-                await self._server.start_serving()
-            except OSError as error:
-                self._unreachable = True
-                log.warning("other processes cannot reach the live documents here: %s", error)
-
-    async def end(self) -> None:
-        self.close(*RESTARTED)
-        if self._server is not None:
-            if _file_at(self.live.socket) == self._file:  # before it is closed: then its number may be given to another
-                self.live.socket.unlink(missing_ok=True)
-            self._server.close()
-        if self._serving:
-            _, late = await asyncio.wait(self._serving, timeout=CLOSE_SECONDS)
-            for one in late:
-                one.cancel()
-        await self.closed()
-
-    def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        serving = asyncio.ensure_future(self._answer(_Wire(reader, writer)))
-        self._serving.add(serving)
-        serving.add_done_callback(self._serving.discard)
-
-    async def _answer(self, wire: "_Wire") -> None:
-        with contextlib.suppress(OSError, EOFError, TimeoutError, ValueError), contextlib.closing(wire):
-            asked, body = json.loads(await wire.next()), await wire.next()
-            actor = Actor(**asked["actor"])
-            try:
-                if asked["ask"] == "join":
-                    member = await self.join(asked["doc"], actor, asked["writes"])
-                    return await _pass_on(wire, member)
-                told = await self._threads.run(answer_call, self.live, asked["ask"], asked["doc"], body, actor)
-            except Problem as problem:
-                return await wire.send(encode_problem(problem))
-            await wire.send(b"{}")
-            await wire.send(told)
-
-
-async def _pass_on(wire: "_Wire", member: Member) -> None:
-    """Between a room and the process that its member is connected to, until one of them has gone."""
-
-    async def read() -> None:
-        with contextlib.suppress(OSError, EOFError):
-            while not member.outbox.closed:
-                await member.receive(await wire.next())
-        member.outbox.close(GOING, "")
-
-    reading = asyncio.create_task(read())
-    try:
-        await wire.send(b"{}")
-        while (frame := await member.outbox.next()) is not None:
-            await wire.send(_FRAME + frame)
-        told = {"code": member.outbox.code, "reason": member.outbox.reason}
-        await wire.send(_END + json.dumps(told).encode())
-    finally:
-        reading.cancel()
-        await member.leave()
 
 
 class _Wire:
@@ -274,7 +77,223 @@ class _Wire:
         self._writer.close()
 
 
-def _file_at(place: Path) -> tuple[int, int] | None:
+class ForwardedMember:
+    """A client of ours in a room of another process."""
+
+    def __init__(self, wire: _Wire) -> None:
+        self._wire = wire
+        self.outbox = Outbox()
+        self._reading = asyncio.create_task(self._read())
+
+    async def receive(self, frame: bytes) -> None:
+        with contextlib.suppress(OSError):
+            await self._wire.send(frame)
+
+    async def leave(self) -> None:
+        self.outbox.close(GOING, "")
+        self._reading.cancel()
+        self._wire.close()
+
+    async def _read(self) -> None:
+        try:
+            while (message := await self._wire.next())[:1] == _FRAME:
+                self.outbox.put(message[1:])
+            end = json.loads(message[1:])
+            self.outbox.close(end["code"], end["reason"])
+        except (OSError, EOFError, ValueError):
+            self.outbox.close(*RESTARTED)
+
+
+class HostedRooms:
+    """The rooms of one workspace, where this process hosts it, and the socket at which other processes join them.
+    Unavailable (of `open`) where another process hosts it."""
+
+    def __init__(self, live: "LiveDocuments", threads: ThreadPool, count: Callable[[int], None]) -> None:
+        self.live = live
+        self._threads = threads
+        self._count = count  # called with how many more rooms there are
+        self._rooms: dict[str, Room] = {}
+        self._releasing: set[asyncio.Task[None]] = set()
+        self._serving: set[asyncio.Task[None]] = set()  # other processes
+        self._server: asyncio.Server | None = None
+        self._inode: tuple[int, int] | None = None  # that of our socket: another host may have put its own there
+        self._is_unreachable = False  # the socket could not be made
+
+    async def join(self, doc_id: str, actor: Actor, writes: bool) -> Member:
+        room = self._rooms.get(doc_id)
+        if room is None:
+            room = self._rooms[doc_id] = Room(self.live, doc_id, self._threads, self._remove)
+            self._count(1)
+        return await room.join(actor, writes)
+
+    def _remove(self, room: Room) -> None:
+        """Whoever comes next opens the document anew, also while it is being released here."""
+        del self._rooms[room.doc_id]
+        self._count(-1)
+        task = asyncio.ensure_future(room.release())
+        self._releasing.add(task)
+        task.add_done_callback(self._releasing.discard)
+
+    async def wait_released(self) -> None:
+        while self._releasing:
+            await asyncio.gather(*self._releasing)
+
+    async def listen(self) -> None:
+        """Make the socket, as holder of the lock. Also when somebody took it away since."""
+        place = self.live.socket
+        if self._server is not None and _inode_of(place) is None:
+            self._server.close()
+            self._server = None
+        if self._server is None and not self._is_unreachable:
+            try:
+                place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                with socket_address(place) as address:  # a socket that a dead host left there is replaced
+                    self._server = await asyncio.start_unix_server(self._accept, address, start_serving=False)
+                os.chmod(place, 0o600)  # before anybody can connect
+                self._inode = _inode_of(place)
+                await self._server.start_serving()
+            except OSError as error:
+                self._is_unreachable = True
+                log.warning("other processes cannot reach the live documents here: %s", error)
+
+    async def close(self) -> None:
+        for room in self._rooms.values():
+            room.close(*RESTARTED)
+        if self._server is not None:
+            if _inode_of(self.live.socket) == self._inode:  # before it is closed: then another may get its number
+                self.live.socket.unlink(missing_ok=True)
+            self._server.close()
+        if self._serving:
+            _, late = await asyncio.wait(self._serving, timeout=CLOSE_SECONDS)
+            for task in late:
+                task.cancel()
+        await self.wait_released()
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving = asyncio.ensure_future(self._serve(_Wire(reader, writer)))
+        self._serving.add(serving)
+        serving.add_done_callback(self._serving.discard)
+
+    async def _serve(self, wire: _Wire) -> None:
+        """Answer one call of another process."""
+        with contextlib.suppress(OSError, EOFError, TimeoutError, ValueError), contextlib.closing(wire):
+            call, body = json.loads(await wire.next()), await wire.next()
+            actor = Actor(**call["actor"])
+            try:
+                if call["ask"] == "join":
+                    return await _forward_frames(wire, await self.join(call["doc"], actor, call["writes"]))
+                answer = await self._threads.run(answer_call, self.live, call["ask"], call["doc"], body, actor)
+            except Problem as problem:
+                return await wire.send(encode_problem(problem))
+            await wire.send(b"{}")
+            await wire.send(answer)
+
+
+class LiveHosts:
+    """The live documents of all workspaces, whichever process hosts them. On the event loop alone."""
+
+    def __init__(self, library: Library, count: Callable[[int], None]) -> None:
+        """`count` is called when clients open a document (1) and when the last has left it (-1)."""
+        self._library, self._count = library, count
+        self._threads = ThreadPool(threads=THREADS)
+        self._calling = ThreadPool(threads=THREADS)  # or two processes that call each other have no thread to answer
+        self._hosted: dict[str, HostedRooms] = {}  # by the identity of the store
+        self._polling: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> None:
+        self._polling = asyncio.create_task(self._poll())
+
+    async def __aexit__(self, *error: object) -> None:
+        if self._polling is not None:
+            self._polling.cancel()
+        for rooms in self._hosted.values():
+            await rooms.close()
+        self._hosted.clear()
+
+    async def _poll(self) -> None:
+        """Listen wherever we became the host, so that others find us: also before the first client comes to us."""
+        while True:
+            try:
+                for ws in await self._threads.run(self._library.workspaces):
+                    if ws.live is not None and ws.live.is_hosting:
+                        await (await self._open_rooms(ws)).listen()
+            except Exception as problem:  # the library cannot be opened, which every call answers
+                log.debug("no live documents yet: %s", problem)
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def join(self, ws: Workspace, doc_id: str, actor: Actor, writes: bool) -> Member | ForwardedMember:
+        """A client opens a document. NotFound, NotText, TooLarge, Limited; Unavailable while nobody hosts it."""
+        live, last = _live_documents(ws), no_answer_error()
+        for _ in range(MAX_TRIES):
+            if await self._threads.run(live.try_host):
+                return await (await self._open_rooms(ws)).join(doc_id, actor, writes)
+            try:
+                with socket_address(live.socket) as address:
+                    wire = _Wire(*await asyncio.open_unix_connection(address))
+                try:
+                    await wire.send(encode_call("join", doc_id, actor, writes=writes))
+                    await wire.send(b"")
+                    raise_problem(await wire.next())
+                except BaseException:
+                    wire.close()
+                    raise
+                return ForwardedMember(wire)
+            except Unavailable as problem:
+                last = problem
+            except (OSError, EOFError):  # the host has just gone, or has not begun to listen
+                pass
+            await asyncio.sleep(RETRY_SECONDS)
+        raise last
+
+    async def call(self, ws: Workspace, what: HostCall, doc: str, actor: Actor, body: bytes = b"") -> bytes:
+        """One question that only the host can answer."""
+        return await self._calling.run(call_host, _live_documents(ws), what, doc, body, actor)
+
+    async def fetch_names(self, ws: Workspace, ids: Iterable[str]) -> DocumentNames:
+        """What is known of these ids in a workspace."""
+        answer = json.loads(await self.call(ws, "names", "", Actor(), json.dumps(list(ids)).encode()))
+        paths = {doc_id: None if path is None else NotePath(path) for doc_id, path in answer["paths"].items()}
+        return DocumentNames(answer["folder_id"], paths)
+
+    async def _open_rooms(self, ws: Workspace) -> HostedRooms:
+        rooms, live = self._hosted.get(ws.store.identity), _live_documents(ws)
+        if rooms is not None and rooms.live is not live:  # the workspace was opened anew
+            self._hosted.pop(ws.store.identity, None)
+            await rooms.close()
+            rooms = self._hosted.get(ws.store.identity)
+        if rooms is None:
+            rooms = self._hosted[ws.store.identity] = HostedRooms(live, self._threads, self._count)
+        return rooms
+
+
+def _live_documents(ws: Workspace) -> "LiveDocuments":
+    if ws.live is None:
+        raise no_such_document()
+    return ws.live
+
+
+async def _forward_frames(wire: _Wire, member: Member) -> None:
+    """Between a room and the process that its member is connected to, until one of them has gone."""
+
+    async def read() -> None:
+        with contextlib.suppress(OSError, EOFError):
+            while not member.outbox.closed:
+                await member.receive(await wire.next())
+        member.outbox.close(GOING, "")
+
+    reading = asyncio.create_task(read())
+    try:
+        await wire.send(b"{}")
+        while (frame := await member.outbox.next()) is not None:
+            await wire.send(_FRAME + frame)
+        end = {"code": member.outbox.code, "reason": member.outbox.reason}
+        await wire.send(_END + json.dumps(end).encode())
+    finally:
+        reading.cancel()
+        await member.leave()
+
+
+def _inode_of(place: Path) -> tuple[int, int] | None:
     """Which file is there: its device and its number on it."""
     with contextlib.suppress(FileNotFoundError):
         found = place.stat()

@@ -16,12 +16,12 @@ from notewright.errors import Invalid
 
 SYNC, AWARENESS, AUTH, QUERY_AWARENESS, SYNC_STATUS = 0, 1, 2, 3, 102
 STEP1, STEP2, UPDATE = 0, 1, 2  # of SYNC: what I have; what you lack; what is new
-NOTHING_NEW = b"\x00\x00"  # an update without content
+EMPTY_UPDATE = b"\x00\x00"
 MAX_INTEGER = (1 << 53) - 1  # that JavaScript can hold
 MAX_MESSAGES = 64  # of one frame: some are handled without a pause, and everybody else waits
 MAX_STATE_BYTES = 4 << 10  # of one client's awareness
-MAX_STATES = 1000  # that one message tells of
-STATES_A_FRAME = 100  # that we tell at once: clients send back what they were told
+MAX_STATES = 1000  # in one awareness message
+STATES_PER_FRAME = 100  # that we send at once: clients send back what they were sent
 _DENIED = 0
 
 
@@ -36,23 +36,23 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class ClientState:
-    """What one client tells of itself: JSON, or None when it has gone. A larger clock is newer."""
+    """The awareness state of one client: JSON, or None when it has gone. A larger clock is newer."""
 
     client: int
     clock: int
     state: str | None
 
 
-class _Reader:
+class _FrameReader:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
 
     @property
-    def ended(self) -> bool:
+    def is_at_end(self) -> bool:
         return self._at >= len(self._data)
 
-    def integer(self) -> int:
+    def read_varint(self) -> int:
         value = shift = 0
         while self._at < len(self._data):
             byte = self._data[self._at]
@@ -65,69 +65,65 @@ class _Reader:
             shift += 7
         raise Invalid("a number in a frame has no end or is too large", what="frame")
 
-    def bytes(self) -> bytes:
-        size = self.integer()
+    def read_bytes(self) -> bytes:
+        size = self.read_varint()
         if size > len(self._data) - self._at:
             raise Invalid("a frame ends in the middle", what="frame")
         self._at += size
         return self._data[self._at - size : self._at]
 
 
-def messages(frame: bytes) -> Iterator[Message]:
-    """What a client says in one frame; Invalid where it makes no sense."""
+def decode_messages(frame: bytes) -> Iterator[Message]:
+    """The messages of one frame of a client; Invalid where it makes no sense."""
     if not frame:
         raise Invalid("an empty frame", what="frame")
-    read, count = _Reader(frame), 0
-    while not read.ended:
+    reader, count = _FrameReader(frame), 0
+    while not reader.is_at_end:
         count += 1
         if count > MAX_MESSAGES:
             raise Invalid("too many messages in one frame", what="frame")
-        kind = read.integer()
+        kind = reader.read_varint()
         if kind == SYNC:
-            step = read.integer()
+            step = reader.read_varint()
             if step not in (STEP1, STEP2, UPDATE):
                 raise Invalid(f"there is no step {step} of the sync protocol", what="frame")
-            yield Message(kind, read.bytes(), step)
+            yield Message(kind, reader.read_bytes(), step)
         elif kind in (AWARENESS, SYNC_STATUS):
-            yield Message(kind, read.bytes())
+            yield Message(kind, reader.read_bytes())
         else:
             yield Message(kind)
             return
 
 
-def client_states(payload: bytes) -> list[ClientState]:
-    """What an awareness message tells of which clients; Invalid for what other clients could not read."""
-    read = _Reader(payload)
+def decode_awareness(payload: bytes) -> list[ClientState]:
+    """The states in an awareness message; Invalid for what other clients could not read."""
+    reader = _FrameReader(payload)
     states = []
-    count = read.integer()
+    count = reader.read_varint()
     if count > MAX_STATES:
         raise Invalid(f"an awareness message of {count} clients", what="frame")
     for _ in range(count):
-        client, clock, raw = read.integer(), read.integer(), read.bytes()
-        states.append(ClientState(client, clock, _state(raw)))
-    if not read.ended:
+        client, clock, raw = reader.read_varint(), reader.read_varint(), reader.read_bytes()
+        if len(raw) > MAX_STATE_BYTES:
+            raise Invalid("an awareness state is too large", what="frame")
+        try:
+            text = raw.decode()
+            value: Any = json.loads(text, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError):
+            raise Invalid("an awareness state is no JSON", what="frame") from None
+        if value is not None and not isinstance(value, dict):
+            raise Invalid("an awareness state is no object", what="frame")
+        states.append(ClientState(client, clock, None if value is None else text))
+    if not reader.is_at_end:
         raise Invalid("an awareness message goes on after its end", what="frame")
     return states
 
 
-def _state(raw: bytes) -> str | None:
-    if len(raw) > MAX_STATE_BYTES:
-        raise Invalid("an awareness state is too large", what="frame")
-    try:
-        text = raw.decode()
-        value: Any = json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        raise Invalid("an awareness state is no JSON", what="frame") from None
-    if value is not None and not isinstance(value, dict):
-        raise Invalid("an awareness state is no object", what="frame")
-    return None if value is None else text
-
-
-def _no_constant(name: str) -> None:
+def _refuse_constant(name: str) -> None:
     raise ValueError(name)  # NaN is JSON to Python alone
 
 
-def integer(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -136,28 +132,31 @@ def integer(value: int) -> bytes:
     return bytes(out)
 
 
-def sized(data: bytes) -> bytes:
-    return integer(len(data)) + data
+def encode_bytes(data: bytes) -> bytes:
+    return encode_varint(len(data)) + data
 
 
-def sync(step: int, payload: bytes) -> bytes:
-    return bytes((SYNC, step)) + sized(payload)
+def encode_sync(step: int, payload: bytes) -> bytes:
+    return bytes((SYNC, step)) + encode_bytes(payload)
 
 
-def awareness(states: Iterable[ClientState]) -> bytes:
-    parts = [integer(one.client) + integer(one.clock) + sized((one.state or "null").encode()) for one in states]
-    return bytes((AWARENESS,)) + sized(integer(len(parts)) + b"".join(parts))
+def encode_awareness(states: Iterable[ClientState]) -> bytes:
+    parts = [
+        encode_varint(one.client) + encode_varint(one.clock) + encode_bytes((one.state or "null").encode())
+        for one in states
+    ]
+    return bytes((AWARENESS,)) + encode_bytes(encode_varint(len(parts)) + b"".join(parts))
 
 
-def awareness_frames(states: Sequence[ClientState]) -> list[bytes]:
+def encode_awareness_frames(states: Sequence[ClientState]) -> list[bytes]:
     """All of them, in frames of a size that we would take back."""
-    return [awareness(states[at : at + STATES_A_FRAME]) for at in range(0, len(states), STATES_A_FRAME)]
+    return [encode_awareness(states[at : at + STATES_PER_FRAME]) for at in range(0, len(states), STATES_PER_FRAME)]
 
 
-def sync_status(payload: bytes) -> bytes:
-    """The payload comes back when everything that was sent before it is kept."""
-    return bytes((SYNC_STATUS,)) + sized(payload)
+def encode_sync_status(payload: bytes) -> bytes:
+    """The payload comes back when everything that was sent before it is on the disk."""
+    return bytes((SYNC_STATUS,)) + encode_bytes(payload)
 
 
-def permission_denied(reason: str) -> bytes:
-    return bytes((AUTH, _DENIED)) + sized(reason.encode())
+def encode_permission_denied(reason: str) -> bytes:
+    return bytes((AUTH, _DENIED)) + encode_bytes(reason.encode())

@@ -1,4 +1,4 @@
-"""Open documents and who is in them: what one client types is kept, and told to the others.
+"""Open documents and the clients in them: what one client types is kept, and sent to the others.
 
 A room belongs to the process that hosts the live documents of its workspace. Its members are connections of this
 process, or of others that forward theirs (`forwarding.py`). Rooms live on the event loop; documents do not: every call
@@ -7,6 +7,7 @@ to one is made in a thread.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,7 +19,6 @@ from notewright.mcp.thread_pool import ThreadPool
 from notewright.server.live import frames
 from notewright.server.live.awareness import Awareness
 from notewright.server.live.frames import AWARENESS, QUERY_AWARENESS, STEP1, STEP2, SYNC, SYNC_STATUS, UPDATE
-from notewright.server.live.outbox import GOING, TOO_SLOW, Outbox
 from notewright.surfaces.http_status import STATUS
 
 if TYPE_CHECKING:  # loads pycrdt
@@ -29,11 +29,58 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 MAX_MEMBERS = 256  # of one document
-ENDED = 4410  # close codes: there is no such live document any more
-FAILED = 1011, "something went wrong here"  # a close code and its reason
+MAX_WAITING_BYTES = 8 << 20  # on their way to one client
+GOING = 1001  # close codes: the client has gone, nothing is sent
+TOO_SLOW = 1013  # try again later
+ENDED = 4410  # there is no such live document any more
+RESTARTED = 1012, "the server starts again"  # a close code and its reason: come again
+FAILED = 1011, "something went wrong here"
 
 
-def close_of(problem: Problem) -> tuple[int, str]:
+class Outbox:
+    """Frames on their way to one client, on the event loop alone. Who reads too slowly is closed, so that nobody waits
+    for them; to all others, what was put before the end is sent before it."""
+
+    def __init__(self) -> None:
+        self._frames: deque[bytes] = deque()
+        self._bytes = 0
+        self._changed = asyncio.Event()
+        self.code: int | None = None  # why it was closed
+        self.reason = ""
+
+    @property
+    def closed(self) -> bool:
+        return self.code is not None
+
+    def put(self, frame: bytes) -> None:
+        if self.closed:
+            return
+        if self._frames and self._bytes + len(frame) > MAX_WAITING_BYTES:
+            self._frames.clear()
+            return self.close(TOO_SLOW, "you read too slowly")
+        self._frames.append(frame)
+        self._bytes += len(frame)
+        self._changed.set()
+
+    def close(self, code: int, reason: str) -> None:
+        """The first reason counts."""
+        if not self.closed:
+            self.code, self.reason = code, reason
+            self._changed.set()
+
+    async def next(self) -> bytes | None:
+        """The next frame; None at the end."""
+        while not self._frames:
+            if self.closed:
+                return None
+            self._changed.clear()
+            await self._changed.wait()
+        frame = self._frames.popleft()
+        self._bytes -= len(frame)
+        return frame
+
+
+def close_reason(problem: Problem) -> tuple[int, str]:
     """The code and reason by which a connection ends. y-websocket does not come again after 4400 to 4499."""
     return 4000 + STATUS[problem.code], str(problem)
 
@@ -53,12 +100,12 @@ class Member:
         return self.actor.user
 
     async def receive(self, frame: bytes) -> None:
-        """What the client sent, to the end. One who sends what makes no sense is closed."""
+        """Handle what the client sent, to the end. One that sends what makes no sense is closed."""
         try:
-            for message in frames.messages(frame):
+            for message in frames.decode_messages(frame):
                 await self.room.receive(self, message)
         except Problem as problem:
-            code = {"invalid": 1007, "busy": TOO_SLOW, "limited": TOO_SLOW}.get(problem.code, close_of(problem)[0])
+            code = {"invalid": 1007, "busy": TOO_SLOW, "limited": TOO_SLOW}.get(problem.code, close_reason(problem)[0])
             self.outbox.close(code, str(problem))
         except Exception:
             log.exception("a frame of a live document failed")
@@ -70,170 +117,128 @@ class Member:
 
 
 class Room:
-    """One document, open from when its first member comes until its last one has gone."""
+    """One document, open from when its first member joins until its last one has left."""
 
-    document: "Document"  # once it has begun, for which every member waits
+    document: "Document"  # once it is open, for which every member waits
     _unlisten: Callable[[], None]
 
     def __init__(
-        self, live: "LiveDocuments", doc_id: str, threads: ThreadPool, emptied: "Callable[[Room], None]"
+        self, live: "LiveDocuments", doc_id: str, threads: ThreadPool, on_empty: "Callable[[Room], None]"
     ) -> None:
         self.doc_id = doc_id
         self._live, self._threads = live, threads
         self._loop = asyncio.get_running_loop()
         self._members: set[Member] = set()
         self._awareness = Awareness()
-        self._turn = asyncio.Lock()
-        self._over = ""  # why it is no longer live
-        self._emptied = emptied
-        self._begun = asyncio.ensure_future(self.begin())
+        self._call_lock = asyncio.Lock()
+        self._end_reason = ""  # of a document that is no longer live
+        self._on_empty = on_empty
+        self._opening = asyncio.ensure_future(self.open())
 
-    async def begin(self) -> None:
-        await self._run(self._open)
+    async def open(self) -> None:
+        def open_and_listen() -> None:
+            document = self._live.open(self.doc_id)
+            try:
+                self.document, self._unlisten = document, document.listen(self._on_update, self._on_end)
+            except BaseException:
+                self._live.release(document)
+                raise
 
-    def _open(self) -> None:
-        document = self._live.open(self.doc_id)
-        try:
-            self.document, self._unlisten = document, document.listen(self._told, self._ended)
-        except BaseException:
-            self._live.release(document)
-            raise
+        await self._run(open_and_listen)
 
-    async def end(self) -> None:
+    async def release(self) -> None:
         """However busy everything is: a document that is not released is never evicted."""
-        await asyncio.wait([self._begun])  # a call in a thread cannot be cancelled, and would leave what it opened
-        if self._begun.exception() is None:  # else its members were told
-            await self._threads.finish(self._release)
 
-    def _release(self) -> None:
-        self._unlisten()
-        self._live.release(self.document)
+        def release() -> None:
+            self._unlisten()
+            self._live.release(self.document)
+
+        await asyncio.wait([self._opening])  # a call in a thread cannot be cancelled, and would leave what it opened
+        if self._opening.exception() is None:  # else its members were told
+            await self._threads.finish(release)
 
     async def _run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """One call at a time, so that a busy document has one thread and leaves the others to the others."""
-        async with self._turn:
+        async with self._call_lock:
             return await self._threads.run(work, *args, **kwargs)
 
     async def join(self, actor: Actor, writes: bool) -> Member:
-        """A new member, who is told what we have and who is here. A reader is not asked for what it has."""
+        """Add a member, and send it what we have and who is here. A reader is not asked for what it has."""
         if len(self._members) >= MAX_MEMBERS:
             words = f"{MAX_MEMBERS} clients have this document open"
             raise Limited(words, hint="try again later", retry_after=30, limit=MAX_MEMBERS, window=0)
         member = Member(self, actor, writes)
         self._members.add(member)
         try:
-            await asyncio.shield(self._begun)
-            if self._over:
-                raise Unavailable(f"this document is not live at the moment: {self._over}", hint="try again")
+            await asyncio.shield(self._opening)
+            if self._end_reason:
+                raise Unavailable(f"this document is not live at the moment: {self._end_reason}", hint="try again")
             if writes:
-                member.outbox.put(frames.sync(STEP1, await self._run(self.document.state_vector)))
+                member.outbox.put(frames.encode_sync(STEP1, await self._run(self.document.state_vector)))
         except BaseException:
             self.leave(member)
             raise
-        self._greet(member)
+        self._send_awareness(member)
         return member
 
     def leave(self, member: Member) -> None:
         if member in self._members:
             self._members.remove(member)
-            self._tell_states(self._awareness.leave(member))
+            self._broadcast(*frames.encode_awareness_frames(self._awareness.remove_all_of(member)))
             if not self._members:
-                self._emptied(self)
+                self._on_empty(self)
 
     def close(self, code: int, reason: str) -> None:
         for member in self._members:
             member.outbox.close(code, reason)
 
     async def receive(self, member: Member, message: frames.Message) -> None:
-        if message.kind == SYNC and message.step == STEP1:
-            missing = await self._run(self._missing, message.payload)
-            member.outbox.put(frames.sync(STEP2, missing))
-        elif message.kind == SYNC:
-            await self._change(member, message.payload)
-        elif message.kind == AWARENESS:
-            self._tell_states(self._awareness.hear(frames.client_states(message.payload), member), but=member)
-        elif message.kind == QUERY_AWARENESS:
-            self._greet(member)
-        elif message.kind == SYNC_STATUS and not member.denied:
-            answer = partial(member.outbox.put, frames.sync_status(message.payload))
-            await self._run(self.document.log.call_when_durable, partial(self._soon, answer))
-
-    async def _change(self, member: Member, update: bytes) -> None:
-        if update == frames.NOTHING_NEW:
-            return
-        if not member.writes:
-            if not member.denied:
+        kind, payload = message.kind, message.payload
+        if kind == SYNC and message.step == STEP1:
+            member.outbox.put(frames.encode_sync(STEP2, await self._run(self._encode_missing, payload)))
+        elif kind == SYNC and payload != frames.EMPTY_UPDATE:
+            if member.writes:
+                await self._run(self.document.apply, payload, by=member.actor, source=member)
+            elif not member.denied:
                 member.denied = True
-                member.outbox.put(frames.permission_denied("you may read this document, not change it"))
-            return
-        await self._run(self.document.apply, update, by=member.actor, source=member)
+                member.outbox.put(frames.encode_permission_denied("you may read this document, not change it"))
+        elif kind == AWARENESS:
+            news = self._awareness.update(frames.decode_awareness(payload), member)
+            self._broadcast(*frames.encode_awareness_frames(news), but=member)
+        elif kind == QUERY_AWARENESS:
+            self._send_awareness(member)
+        elif kind == SYNC_STATUS and not member.denied:
+            answer = partial(member.outbox.put, frames.encode_sync_status(payload))
+            await self._run(self.document.log.call_when_durable, partial(self._call_on_loop, answer))
 
-    def _missing(self, vector: bytes) -> bytes:
+    def _encode_missing(self, vector: bytes) -> bytes:
         """In a thread: what a client lacks. Conflict for one that has another document, whose text would stand beside
         ours."""
         if not self.document.is_related(vector):
             raise Conflict("you have another copy of this document", hint="open it anew, without what you kept")
         return self.document.encode_update(vector)
 
-    def _greet(self, member: Member) -> None:
-        for frame in frames.awareness_frames(self._awareness.states()):
+    def _send_awareness(self, member: Member) -> None:
+        for frame in frames.encode_awareness_frames(self._awareness.states()):
             member.outbox.put(frame)
 
-    def _tell_states(self, news: list[frames.ClientState], but: Member | None = None) -> None:
-        for frame in frames.awareness_frames(news):
-            self._tell(frame, but)
+    def _broadcast(self, *out: bytes, but: object = None) -> None:
+        for frame in out:
+            for member in self._members:
+                if member is not but:
+                    member.outbox.put(frame)
 
-    def _tell(self, frame: bytes, but: object = None) -> None:
-        for member in self._members:
-            if member is not but:
-                member.outbox.put(frame)
+    def _on_update(self, update: bytes, source: object) -> None:
+        """From any thread. Its sender is not sent it again."""
+        self._call_on_loop(partial(self._broadcast, frames.encode_sync(UPDATE, update), but=source))
 
-    def _told(self, update: bytes, source: object) -> None:
-        """From any thread. Who sent it is not told it again."""
-        self._soon(partial(self._tell, frames.sync(UPDATE, update), source))
+    def _on_end(self, reason: str) -> None:
+        self._end_reason = reason or "it ended"
+        self._call_on_loop(partial(self.close, ENDED, reason))
 
-    def _ended(self, reason: str) -> None:
-        self._over = reason or "it ended"
-        self._soon(partial(self.close, ENDED, reason))
-
-    def _soon(self, then: Callable[[], None]) -> None:
+    def _call_on_loop(self, callback: Callable[[], None]) -> None:
         """From any thread."""
         try:
-            self._loop.call_soon_threadsafe(then)
+            self._loop.call_soon_threadsafe(callback)
         except RuntimeError:  # the loop has ended, and with it every client
             pass
-
-
-class Rooms:
-    """The rooms of one workspace, where this process hosts it. Unavailable (of `open`) where another does."""
-
-    def __init__(self, live: "LiveDocuments", threads: ThreadPool, count: Callable[[int], None]) -> None:
-        self.live = live
-        self._count = count  # told how many more rooms there are
-        self._threads = threads
-        self._rooms: dict[str, Room] = {}
-        self._closing: set[asyncio.Task[None]] = set()
-
-    async def join(self, doc_id: str, actor: Actor, writes: bool) -> Member:
-        room = self._rooms.get(doc_id)
-        if room is None:
-            room = self._rooms[doc_id] = Room(self.live, doc_id, self._threads, self._emptied)
-            self._count(1)
-        return await room.join(actor, writes)
-
-    def close(self, code: int, reason: str) -> None:
-        for room in self._rooms.values():
-            room.close(code, reason)
-
-    async def closed(self) -> None:
-        """When the last room is."""
-        while self._closing:
-            await asyncio.gather(*self._closing)
-
-    def _emptied(self, room: Room) -> None:
-        """Whoever comes next opens the document anew, also while it is being released here."""
-        del self._rooms[room.doc_id]
-        self._count(-1)
-        task = asyncio.ensure_future(room.end())
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)

@@ -1,8 +1,8 @@
 """Addresses of live documents: WebSockets by id and by path, and the document and file calls of the relay's protocol.
 
-Every address is open to the gate, because a token for documents is known here alone; each finds out who asks before
-anything else, and what is hidden from them is not there. The files of `/f` are those of the workspace: a file has the
-id that the folder document gives it, and is named by the SHA-256 of its bytes.
+The gate lets every address through, because a token for documents is known here alone; each authenticates its caller
+before anything else, and what is hidden from them is not there. The files of `/f` are those of the workspace: a file
+has the id that the folder document gives it, and is named by the SHA-256 of its bytes.
 """
 
 import hashlib
@@ -26,10 +26,14 @@ from notewright.notes.path import NotePath
 from notewright.server.auth.authenticate import AuthRefusal, GuardedRoute, GuardedSocket, base_url, refusal_response
 from notewright.server.concurrency_limits import ConcurrencyLimits
 from notewright.server.listen.uvicorn_server import MAX_FRAME_BYTES
-from notewright.server.live import tokens
-from notewright.server.live.callers import Caller, Callers
-from notewright.server.live.connections import Connections, Find
-from notewright.server.live.documents import DocumentNames, no_such_document
+from notewright.server.live.access import (
+    DEFAULT_TOKEN_SECONDS,
+    DocumentNames,
+    LiveAuthenticator,
+    LiveCaller,
+    no_such_document,
+)
+from notewright.server.live.connections import LiveConnections
 from notewright.server.live.forwarding import LiveHosts
 from notewright.server.request_body import json_object
 from notewright.stores.base import Stored
@@ -37,29 +41,28 @@ from notewright.surfaces.http_status import STATUS
 
 PRIVATE = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
 DOWNLOAD = PRIVATE | {"Content-Disposition": "attachment", "Content-Security-Policy": "sandbox; default-src 'none'"}
-FILE_SECONDS = 300  # for which an address of a file is good
-Answer = Callable[[Request, Caller], Awaitable[Response]]
+FILE_URL_SECONDS = 300  # for which an address of a file is good
+Endpoint = Callable[[Request, LiveCaller], Awaitable[Response]]
 
 
 @dataclass(frozen=True)
 class LiveSite:
-    """What the addresses are made from."""
+    """What the endpoints need, and the endpoints."""
 
     library: Library
-    callers: Callers
+    authenticator: LiveAuthenticator
     hosts: LiveHosts
     threads: ThreadPool
-    connections: Connections
-    turns: ConcurrencyLimits
+    connections: LiveConnections
+    limits: ConcurrencyLimits
     public_url: str | None
-    most_bytes: int  # of one request
+    max_request_bytes: int
 
     def routes(self) -> list[GuardedRoute | GuardedSocket]:
-        by_id, by_path = _Socket(self.connections, self._by_id), _Socket(self.connections, self._by_path)
         return [
-            GuardedSocket("/d/{doc_id}/ws/{again}", by_id, need="open"),
-            GuardedSocket("/doc/ws/{doc_id}", by_id, need="open"),
-            GuardedSocket("/w/{workspace}/live/{path:path}", by_path, need="open"),
+            GuardedSocket("/d/{doc_id}/ws/{again}", self, need="open"),
+            GuardedSocket("/doc/ws/{doc_id}", self, need="open"),
+            GuardedSocket("/w/{workspace}/live/{path:path}", self, need="open"),
             GuardedRoute("/ready", _ready, need="open", methods=["GET"]),
             self._route("/doc/new", self._new, "POST"),
             self._route("/doc/{doc_id}/auth", self._auth, "POST"),
@@ -70,112 +73,34 @@ class LiveSite:
             self._route("/f/{doc_id}/upload", self._upload, "PUT"),
             self._route("/f/{doc_id}/download", self._download, "GET"),
             self._route("/f/{doc_id}/history", self._history, "GET"),
-            self._route("/f/{doc_id}", self._is_there, "HEAD"),
+            self._route("/f/{doc_id}", self._head, "HEAD"),
         ]
 
-    def _route(self, path: str, answer: Answer, method: str) -> GuardedRoute:
+    def _route(self, path: str, respond: Endpoint, method: str) -> GuardedRoute:
         async def endpoint(request: Request) -> Response:
-            caller = await self.callers.caller(request.scope)
+            caller = await self.authenticator.authenticate(request.scope)
             if isinstance(caller, AuthRefusal):
                 return refusal_response(request.scope, caller)
             try:
-                async with self.turns.slot(caller.principal.user or caller.visitor.address):
-                    return await answer(request, caller)
+                async with self.limits.slot(caller.principal.user or caller.visitor.address):
+                    return await respond(request, caller)
             except Problem as problem:
                 return JSONResponse({"error": str(problem)}, STATUS[problem.code], PRIVATE)
 
-        most = self.most_bytes if method == "PUT" else min(self.most_bytes, MAX_FRAME_BYTES)
+        most = self.max_request_bytes if method == "PUT" else min(self.max_request_bytes, MAX_FRAME_BYTES)
         return GuardedRoute(path, endpoint, need="open", methods=[method], most_bytes=most)
 
-    # ---- documents ----
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A WebSocket."""
+        await self.connections.serve(scope, receive, send, self._find_document)
 
-    async def _new(self, request: Request, caller: Caller) -> Response:
-        """A document that has no path yet: the folder document gives it one."""
-        asked = (await _body(request)).get("docId")
-        if asked is not None and not isinstance(asked, str):
-            raise Invalid("docId is no text", what="docId")
-        shown = await self._shown(caller)
-        if not shown:
-            raise NotFound("there is no live workspace", what="workspace")
-        ws = shown[0] if asked is None else (await self._holding(shown, asked))[0]
-        scope = (await self.hosts.names(ws, ())).scope
-        token = caller.token
-        if not ws.access.writes_all or (token is not None and not (token.write and token.scope == scope)):
-            raise Forbidden("making documents is not allowed", by="rule")
-        return JSONResponse({"docId": (await self.hosts.call(ws, "new", asked or "", caller.actor)).decode()})
-
-    async def _auth(self, request: Request, caller: Caller) -> Response:
-        """A token for a document or, with `"scope": "folder"`, for all of its folder that the caller may see."""
-        doc_id = request.path_params["doc_id"]
-        body = await _body(request)
-        asked, seconds = body.get("authorization") or "full", body.get("validForSeconds")
-        if asked not in ("full", "read-only") or body.get("scope") not in (None, "folder"):
-            raise Invalid("authorization is full or read-only", what="authorization")
-        seconds = tokens.LASTS_SECONDS if seconds is None else seconds
-        if isinstance(seconds, bool) or not isinstance(seconds, int) or seconds <= 0:
-            raise Invalid("validForSeconds is a number of seconds", what="validForSeconds")
-        ws, writes = await self._opened(caller, doc_id)
-        await self.hosts.call(ws, "exists", doc_id, caller.actor)
-        opens = doc_id
-        if body.get("scope") == "folder":
-            opens, writes = (await self.hosts.names(ws, ())).scope, not ws.access.read_only
-            if caller.token is not None and caller.token.scope != opens:
-                raise Forbidden("this token is for one document", by="rule")
-            writes = writes and (caller.token is None or caller.token.write)
-        write = writes and asked == "full"
-        token = self.callers.issue(request.scope, caller, opens, write, seconds)
-        base = f"{base_url(request.scope, self.public_url)}/d/{doc_id}"
-        answer = {"url": f"ws{base.removeprefix('http')}/ws", "baseUrl": base, "docId": doc_id, "token": token}
-        return JSONResponse(answer | {"authorization": "full" if write else "read-only"}, headers=PRIVATE)
-
-    async def _as_update(self, request: Request, caller: Caller) -> Response:
-        doc_id = request.path_params["doc_id"]
-        ws, _ = await self._opened(caller, doc_id)
-        state = await self.hosts.call(ws, "state", doc_id, caller.actor)
-        return Response(state, headers=PRIVATE, media_type="application/octet-stream")
-
-    async def _update(self, request: Request, caller: Caller) -> Response:
-        """Answered when it is kept."""
-        doc_id = request.path_params["doc_id"]
-        ws = await self._changeable(caller, doc_id)
-        await self.hosts.call(ws, "update", doc_id, caller.actor, await request.body())
-        return Response(headers=PRIVATE)
-
-    async def _opened(self, caller: Caller, doc_id: str) -> tuple[Workspace, bool]:
-        """The workspace of a document, and whether the caller may change it."""
-        ws, names = await self._holding(await self._shown(caller), doc_id)
-        return ws, caller.may_write(ws.access, doc_id, names)
-
-    async def _changeable(self, caller: Caller, doc_id: str) -> Workspace:
-        """The workspace of a document that the caller may change."""
-        ws, writes = await self._opened(caller, doc_id)
-        if not writes:
-            raise Forbidden("you may read this document, not change it", by="rule")
-        return ws
-
-    async def _shown(self, caller: Caller) -> list[Workspace]:
-        """The live workspaces that the caller may see."""
-        shown = caller.principal.library(self.library)
-        return [ws for ws in await self.threads.run(shown.workspaces) if ws.live is not None]
-
-    async def _holding(self, shown: Sequence[Workspace], doc_id: str) -> tuple[Workspace, DocumentNames]:
-        """Whose document this is, or would be: its id tells, or if a client made it up, it is the first one's."""
-        known = [(ws, await self.hosts.names(ws, [doc_id])) for ws in shown if ws.live is not None]
-        for ws, names in known:
-            if names.may_hold(doc_id):
-                return ws, names
-        if not known:
-            raise no_such_document()
-        return known[0]
-
-    async def _by_id(self, params: Mapping[str, str], shown: Sequence[Workspace]) -> tuple[Workspace, str]:
-        """A client appends the id of the document to the address it was given, which holds it already."""
-        doc_id = params["doc_id"]
-        if params.get("again", doc_id) != doc_id:
-            raise no_such_document(hint="both ids in the address must be the same")
-        return (await self._holding(shown, doc_id))[0], doc_id
-
-    async def _by_path(self, params: Mapping[str, str], shown: Sequence[Workspace]) -> tuple[Workspace, str]:
+    async def _find_document(self, params: Mapping[str, str], shown: Sequence[Workspace]) -> tuple[Workspace, str]:
+        """The document of an address, by id or by path."""
+        if "path" not in params:
+            doc_id = params["doc_id"]  # which a client appends to the address it was given, which holds it already
+            if params.get("again", doc_id) != doc_id:
+                raise no_such_document(hint="both ids in the address must be the same")
+            return (await self._find_workspace(shown, doc_id))[0], doc_id
         path = NotePath.parse(params["path"])
         ws = next((one for one in shown if one.id == params["workspace"] and one.live is not None), None)
         if ws is None:
@@ -184,81 +109,152 @@ class LiveSite:
             raise Invalid(f"{path} cannot be live: it is no file of its own", what="path")  # never through a link
         return ws, (await self.hosts.call(ws, "id_of", path, Actor())).decode()
 
+    # ---- documents ----
+
+    async def _new(self, request: Request, caller: LiveCaller) -> Response:
+        """A document that has no path yet: the folder document gives it one."""
+        asked = (await _read_json(request)).get("docId")
+        if asked is not None and not isinstance(asked, str):
+            raise Invalid("docId is no text", what="docId")
+        shown = await self._visible_workspaces(caller)
+        if not shown:
+            raise NotFound("there is no live workspace", what="workspace")
+        ws = shown[0] if asked is None else (await self._find_workspace(shown, asked))[0]
+        scope = (await self.hosts.fetch_names(ws, ())).scope
+        token = caller.token
+        if not ws.access.writes_all or (token is not None and not (token.write and token.scope == scope)):
+            raise Forbidden("making documents is not allowed", by="rule")
+        return JSONResponse({"docId": (await self.hosts.call(ws, "new", asked or "", caller.actor)).decode()})
+
+    async def _auth(self, request: Request, caller: LiveCaller) -> Response:
+        """A token for a document or, with `"scope": "folder"`, for all of its folder that the caller may see."""
+        doc_id = request.path_params["doc_id"]
+        body = await _read_json(request)
+        asked, seconds = body.get("authorization") or "full", body.get("validForSeconds")
+        if asked not in ("full", "read-only") or body.get("scope") not in (None, "folder"):
+            raise Invalid("authorization is full or read-only", what="authorization")
+        seconds = DEFAULT_TOKEN_SECONDS if seconds is None else seconds
+        if isinstance(seconds, bool) or not isinstance(seconds, int) or seconds <= 0:
+            raise Invalid("validForSeconds is a number of seconds", what="validForSeconds")
+        ws, writes = await self._find_readable(caller, doc_id)
+        await self.hosts.call(ws, "exists", doc_id, caller.actor)
+        opens = doc_id
+        if body.get("scope") == "folder":
+            opens, writes = (await self.hosts.fetch_names(ws, ())).scope, not ws.access.read_only
+            if caller.token is not None and caller.token.scope != opens:
+                raise Forbidden("this token is for one document", by="rule")
+            writes = writes and (caller.token is None or caller.token.write)
+        write = writes and asked == "full"
+        token = self.authenticator.issue_token(request.scope, caller, opens, write, seconds)
+        base = f"{base_url(request.scope, self.public_url)}/d/{doc_id}"
+        answer = {"url": f"ws{base.removeprefix('http')}/ws", "baseUrl": base, "docId": doc_id, "token": token}
+        return JSONResponse(answer | {"authorization": "full" if write else "read-only"}, headers=PRIVATE)
+
+    async def _as_update(self, request: Request, caller: LiveCaller) -> Response:
+        doc_id = request.path_params["doc_id"]
+        ws, _ = await self._find_readable(caller, doc_id)
+        state = await self.hosts.call(ws, "state", doc_id, caller.actor)
+        return Response(state, headers=PRIVATE, media_type="application/octet-stream")
+
+    async def _update(self, request: Request, caller: LiveCaller) -> Response:
+        """Answered when it is on the disk."""
+        doc_id = request.path_params["doc_id"]
+        ws = await self._find_writable(caller, doc_id)
+        await self.hosts.call(ws, "update", doc_id, caller.actor, await request.body())
+        return Response(headers=PRIVATE)
+
+    async def _find_readable(self, caller: LiveCaller, doc_id: str) -> tuple[Workspace, bool]:
+        """The workspace of a document, and whether the caller may change it."""
+        ws, names = await self._find_workspace(await self._visible_workspaces(caller), doc_id)
+        return ws, caller.may_write(ws.access, doc_id, names)
+
+    async def _find_writable(self, caller: LiveCaller, doc_id: str) -> Workspace:
+        """The workspace of a document that the caller may change."""
+        ws, writes = await self._find_readable(caller, doc_id)
+        if not writes:
+            raise Forbidden("you may read this document, not change it", by="rule")
+        return ws
+
+    async def _visible_workspaces(self, caller: LiveCaller) -> list[Workspace]:
+        """The live workspaces that the caller may see."""
+        shown = caller.principal.library(self.library)
+        return [ws for ws in await self.threads.run(shown.workspaces) if ws.live is not None]
+
+    async def _find_workspace(self, shown: Sequence[Workspace], doc_id: str) -> tuple[Workspace, DocumentNames]:
+        """Whose document this is, or would be: its id tells, or if a client made it up, it is the first one's."""
+        known = [(ws, await self.hosts.fetch_names(ws, [doc_id])) for ws in shown if ws.live is not None]
+        for ws, names in known:
+            if names.may_hold(doc_id):
+                return ws, names
+        if not known:
+            raise no_such_document()
+        return known[0]
+
     # ---- files ----
 
-    async def _upload_url(self, request: Request, caller: Caller) -> Response:
-        await self._changeable(caller, request.path_params["doc_id"])
+    async def _upload_url(self, request: Request, caller: LiveCaller) -> Response:
+        await self._find_writable(caller, request.path_params["doc_id"])
         return JSONResponse({"uploadUrl": self._file_url(request, caller, "upload", write=True)}, headers=PRIVATE)
 
-    async def _download_url(self, request: Request, caller: Caller) -> Response:
-        await self._stored(request, caller)
+    async def _download_url(self, request: Request, caller: LiveCaller) -> Response:
+        await self._read_file(request, caller)
         return JSONResponse({"downloadUrl": self._file_url(request, caller, "download", write=False)}, headers=PRIVATE)
 
-    def _file_url(self, request: Request, caller: Caller, what: str, *, write: bool) -> str:
-        doc_id, sha256 = request.path_params["doc_id"], _asked_hash(request)
-        token = self.callers.issue(request.scope, caller, doc_id, write, FILE_SECONDS)
+    def _file_url(self, request: Request, caller: LiveCaller, what: str, *, write: bool) -> str:
+        doc_id, sha256 = request.path_params["doc_id"], _requested_hash(request)
+        token = self.authenticator.issue_token(request.scope, caller, doc_id, write, FILE_URL_SECONDS)
         query = urlencode(({"hash": sha256} if sha256 else {}) | {"token": token})
         return f"{base_url(request.scope, self.public_url)}/f/{doc_id}/{what}?{query}"
 
-    async def _upload(self, request: Request, caller: Caller) -> Response:
-        doc_id, sha256 = request.path_params["doc_id"], _asked_hash(request)
-        ws = await self._changeable(caller, doc_id)
+    async def _upload(self, request: Request, caller: LiveCaller) -> Response:
+        doc_id, sha256 = request.path_params["doc_id"], _requested_hash(request)
+        ws = await self._find_writable(caller, doc_id)
         data = await request.body()
         if len(data) > ws.limits.note_bytes:
             raise TooLarge("this file is too large", size=len(data), limit=ws.limits.note_bytes)
         if sha256 and hashlib.sha256(data).hexdigest() != sha256:
             raise Conflict("these bytes are not those of that hash")
-        await self.threads.run(put, ws.by(caller.actor), await self._path(ws, doc_id), data)
+        await self.threads.run(put, ws.by(caller.actor), await self._path_of(ws, doc_id), data)
         return Response(headers=PRIVATE)
 
-    async def _download(self, request: Request, caller: Caller) -> Response:
-        stored = await self._stored(request, caller)
+    async def _download(self, request: Request, caller: LiveCaller) -> Response:
+        stored = await self._read_file(request, caller)
         return Response(stored.data, headers=DOWNLOAD, media_type="application/octet-stream")
 
-    async def _history(self, request: Request, caller: Caller) -> Response:
-        stored = await self._stored(request, caller)
+    async def _history(self, request: Request, caller: LiveCaller) -> Response:
+        stored = await self._read_file(request, caller)
         modified = stored.entry.modified_ns // 1_000_000
         files = [{"hash": stored.version, "size": len(stored.data), "createdAt": modified}]
         return JSONResponse({"files": files}, headers=PRIVATE)
 
-    async def _is_there(self, request: Request, caller: Caller) -> Response:
-        await self._stored(request, caller)
+    async def _head(self, request: Request, caller: LiveCaller) -> Response:
+        await self._read_file(request, caller)
         return Response(headers=PRIVATE)
 
-    async def _stored(self, request: Request, caller: Caller) -> Stored:
+    async def _read_file(self, request: Request, caller: LiveCaller) -> Stored:
         """The file as it is; NotFound if it is another than the one that was asked for."""
-        doc_id, sha256 = request.path_params["doc_id"], _asked_hash(request)
-        ws, _ = await self._opened(caller, doc_id)
-        stored = await self.threads.run(fetch, ws, await self._path(ws, doc_id))
+        doc_id, sha256 = request.path_params["doc_id"], _requested_hash(request)
+        ws, _ = await self._find_readable(caller, doc_id)
+        stored = await self.threads.run(fetch, ws, await self._path_of(ws, doc_id))
         if sha256 and stored.version != sha256:
             raise NotFound("there is no such file", what="file")
         return stored
 
-    async def _path(self, ws: Workspace, doc_id: str) -> NotePath:
-        path = (await self.hosts.names(ws, [doc_id])).paths[doc_id]
+    async def _path_of(self, ws: Workspace, doc_id: str) -> NotePath:
+        path = (await self.hosts.fetch_names(ws, [doc_id])).paths[doc_id]
         if path is None:
             raise NotFound("this document has no path yet", hint="name it in the folder document first", what="file")
         return path
 
 
-class _Socket:
-    """An ASGI application for one kind of address."""
-
-    def __init__(self, connections: Connections, find: Find) -> None:
-        self._connections, self._find = connections, find
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._connections.serve(scope, receive, send, self._find)
-
-
-def _asked_hash(request: Request) -> str | None:
+def _requested_hash(request: Request) -> str | None:
     given = request.query_params.get("hash")
     if given is not None and (len(given) != 64 or not set(given.lower()) <= set("0123456789abcdef")):
         raise Invalid("a hash is a SHA-256 in hexadecimal digits", what="hash")
     return given.lower() if given else None
 
 
-async def _body(request: Request) -> dict[str, Any]:
+async def _read_json(request: Request) -> dict[str, Any]:
     """A JSON object; nothing is an empty one."""
     raw = await request.body()
     return json_object(raw) if raw.strip() else {}

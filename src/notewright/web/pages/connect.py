@@ -77,7 +77,7 @@ def _folder_document_id(request: PageRequest, ws: Workspace) -> str | None:
     if request.site.hosts is None or ws.access.hide:
         return None
     try:
-        return request.run_in_loop(request.site.hosts.names(ws, ())).folder_id
+        return request.run_in_loop(request.site.hosts.fetch_names(ws, ())).folder_id
     except Unavailable:  # nobody has the documents at this moment
         return None
 

@@ -189,7 +189,7 @@ def edit(request: PageRequest) -> Response:
     """An open editor asks again with `?document=ID`, and is sent after its note where that was renamed."""
     ws, known = request.ws, request.query.get("document")
     live = None if ws.live is None else request.site.hosts
-    moved = request.run_in_loop(live.names(ws, [known])).paths.get(known) if live is not None and known else None
+    moved = request.run_in_loop(live.fetch_names(ws, [known])).paths.get(known) if live is not None and known else None
     path = moved if moved is not None and is_file(ws, moved) else find_file(ws, request.params["path"])
     if path != request.params["path"]:
         return request.redirect(workspace_url(ws, "edit", path))
