@@ -70,10 +70,10 @@ def test_a_folder_that_another_program_makes_in_the_same_moment_is_used(
 
 
 def test_what_is_taken_out_and_stays_open_is_looked_at_less_and_less_often(store: FolderStore, tmp_path: Path) -> None:
-    waiting = store._writing._asides
+    waiting = store._atomic_writer._leftovers
     for look in (0, leftovers.OFTEN_LOOKS - 1, leftovers.OFTEN_LOOKS):
-        waiting.keep(leftovers.Leftover("", "none"), look)
-    due = sorted(round(due - time.monotonic()) for due, *_ in waiting._waiting)
+        waiting.schedule(leftovers.Leftover("", "none"), look)
+    due = sorted(round(due - time.monotonic()) for due, *_ in waiting._queue)
     assert due == [0, 1, 60]
 
 
@@ -263,7 +263,7 @@ def test_a_plain_note_is_opened_without_opening_the_folder_of_all_notes(
     assert store.read(note).data == OLD  # which finds out that capitals count here
     os.symlink("Deep", tmp_path / "Link")
     linked = store.read(NotePath("Link/er/a.md"))
-    monkeypatch.setattr(Root, "enter", lambda _: pytest.fail("it is opened"))
+    monkeypatch.setattr(Root, "open_root_fd", lambda _: pytest.fail("it is opened"))
     assert store.read(note).data == linked.data == OLD
     assert (store.stat(note).kind, store.stat(folder).kind) == ("file", "folder")
     with pytest.raises(NotFound):
@@ -365,10 +365,10 @@ def test_names_that_are_not_text_are_left_out_and_reported(store: FolderStore, t
 
 
 def test_what_is_remembered_of_our_own_writes_is_bounded(store: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing_module, "_REMEMBERED", 5)
+    monkeypatch.setattr(writing_module, "MAX_REMEMBERED", 5)
     for number in range(20):
         store.write(NotePath(f"{number}.md"), b"%d" % number, seen=None, op="1")
-    assert len(store._writing._own) == len(store._writing._replaced) == 5
+    assert len(store._atomic_writer._own) == len(store._atomic_writer._replaced) == 5
 
 
 def test_reading_a_missing_note_in_a_missing_folder_is_not_found(store: FolderStore) -> None:

@@ -241,7 +241,7 @@ def swap_for(tmp_path: Path, stop: threading.Event) -> int:
     root, turns = Root(str(tmp_path / "notes")), 0
     (tmp_path / "notes/evil").symlink_to("../outside")
     (tmp_path / "notes/evil.md").symlink_to("../outside/secret.md")
-    with root.entered() as here:
+    with root.open_root() as here:
         while not stop.is_set():
             for real, evil in (("f", "evil"), ("x.md", "evil.md")):
                 try:

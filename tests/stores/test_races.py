@@ -17,7 +17,7 @@ from notewright.stores.base import version_of
 from notewright.stores.folder import atomic as writing_module
 from notewright.stores.folder import exchange as swap
 from notewright.stores.folder import paths
-from notewright.stores.folder.paths import Abilities, Root, refusal
+from notewright.stores.folder.paths import Abilities, Root, translate_os_error
 from notewright.stores.folder.store import FolderStore
 
 THEIRS = b"theirs " * 300
@@ -47,16 +47,18 @@ WRITING = {"ELOOP": Forbidden, "ENAMETOOLONG": Forbidden, "EILSEQ": Forbidden, "
 def test_every_error_of_the_system_is_a_problem_that_says_what_it_is(name: str, writing: bool) -> None:
     number = getattr(errno, name)
     kind = WRITING.get(name, READING[name]) if writing else READING[name]
-    problem = refusal(OSError(number, os.strerror(number)), "f/a.md", writing=writing)
+    problem = translate_os_error(OSError(number, os.strerror(number)), "f/a.md", writing=writing)
     assert type(problem) is kind
     assert problem.details["path"] == "f/a.md" and "f/a.md" in problem.message
 
 
 def test_what_cannot_be_reached_says_why_and_names_the_folder_where_no_note_was_asked_for() -> None:
-    problem = refusal(OSError(errno.EIO, "Input/output error"), "")
+    problem = translate_os_error(OSError(errno.EIO, "Input/output error"), "")
     assert problem.message == "the folder cannot be reached: Input/output error"
-    assert refusal(OSError(errno.EACCES, "no"), "").message == "the file system does not let the folder be read"
-    assert refusal(OSError(errno.EACCES, "no"), "a.md", writing=True).message.endswith("a.md be written")
+    assert (
+        translate_os_error(OSError(errno.EACCES, "no"), "").message == "the file system does not let the folder be read"
+    )
+    assert translate_os_error(OSError(errno.EACCES, "no"), "a.md", writing=True).message.endswith("a.md be written")
 
 
 def test_a_disk_that_fails_while_reading_is_unavailable_and_not_absent(
@@ -95,7 +97,7 @@ def test_an_interrupted_system_call_is_repeated(
 def test_without_openat2_no_folder_on_the_way_stays_open(tmp_path: Path) -> None:
     put(tmp_path / "f/g/h/a.md")
     root = Root(str(tmp_path), Abilities(openat2=False))
-    with root.entered() as entered:
+    with root.open_root() as entered:
         before = len(os.listdir("/proc/self/fd"))
         for _ in range(3):
             os.close(root.open(entered, "f/g/h/a.md"))
@@ -250,13 +252,13 @@ def test_a_note_that_is_gone_just_before_the_swap_stays_gone(
 def test_a_save_just_before_a_deletion_stays(
     store: FolderStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    version, real = put(tmp_path / "a.md"), swap.remove
+    version, real = put(tmp_path / "a.md"), swap.remove_note
 
     def remove(*args: Any) -> None:
         put(tmp_path / "a.md", THEIRS)
         real(*args)
 
-    monkeypatch.setattr(swap, "remove", remove)
+    monkeypatch.setattr(swap, "remove_note", remove)
     with pytest.raises(Conflict) as refused:
         store.delete(A, seen=version, op="1")
     assert refused.value.details["current"] == version_of(THEIRS)

@@ -16,19 +16,19 @@ from tests.stores.parts import NEW, OLD, in_child, put
 from notewright.notes.path import NotePath
 from notewright.stores.base import version_of
 from notewright.stores.folder import watch as watching
-from notewright.stores.folder._inotify import Inotify, Seen, is_here
+from notewright.stores.folder._inotify import FolderEvents, Inotify, has_inotify
 from notewright.stores.folder.listing import Walk
 from notewright.stores.folder.paths import Root
 from notewright.stores.folder.store import FolderStore
-from notewright.stores.folder.watch import STEP_S, Hint, by_events, by_rescans, by_watchfiles, watch
+from notewright.stores.folder.watch import STEP_SECONDS, Hint, by_events, by_rescans, by_watchfiles, watch
 
 
 def by_a_walk(root: Root, stop: threading.Event, healthy: Callable[[], bool]) -> Iterator[Hint]:
     """Events, where a walk puts up the watch."""
 
     def walk(events: Inotify) -> None:
-        list(Walk(root, entering=events.watch_walked).files())
-        events.whole.set()
+        list(Walk(root, entering=events.watch_folder).files())
+        events.complete.set()
 
     return by_events(root, stop, healthy, offer=walk)
 
@@ -85,7 +85,7 @@ def told(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Told]:
     put(tmp_path / "outside/c.md")
     (tmp_path / "f/out").symlink_to("../outside")
     root = Root(str(tmp_path / "f"))
-    if request.param in (by_events, by_a_walk) and not is_here():
+    if request.param in (by_events, by_a_walk) and not has_inotify():
         pytest.skip("this system has no inotify")
     with listening(lambda stop: request.param(root, stop, lambda: True)) as heard:
         yield heard
@@ -148,7 +148,7 @@ def test_events_are_looked_at_step_by_step_however_many_come(
 ) -> None:
     looks, take = [0], Inotify.take
 
-    def counted(self: Inotify, seen: Seen) -> bool:
+    def counted(self: Inotify, seen: FolderEvents) -> bool:
         looks[0] += 1
         return take(self, seen)
 
@@ -158,7 +158,7 @@ def test_events_are_looked_at_step_by_step_however_many_come(
         for number in range(200):  # three events each
             store.write(NotePath(f"{number}.md"), NEW, seen=None, op=f"{number}")
         told.until(lambda told: "199.md" in told.names)
-        assert looks[0] <= 5 + 1.5 * (time.monotonic() - began) / STEP_S
+        assert looks[0] <= 5 + 1.5 * (time.monotonic() - began) / STEP_SECONDS
 
 
 def walking(store: FolderStore) -> Callable[[threading.Event], Iterator[Hint]]:
@@ -198,15 +198,15 @@ def test_a_watch_that_fails_on_the_way_is_not_the_failure_of_the_walk(tmp_path: 
     put(tmp_path / "a/1.md")
     events, root = Inotify(Root(str(tmp_path))), Root(str(tmp_path))
     events.close()  # whatever it is asked to watch is refused now
-    assert [entry.path for entry in Walk(root, entering=events.watch_walked).files()] == ["a/1.md"]
+    assert [entry.path for entry in Walk(root, entering=events.watch_folder).files()] == ["a/1.md"]
     with pytest.raises(OSError, match="inotify watch"):
-        events.is_whole(0)
+        events.wait_until_complete(0)
 
 
 def test_folders_that_no_walk_comes_to_are_watched_all_the_same(
     store: FolderStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "WALK_S", 0.0)
+    monkeypatch.setattr(watching, "WALK_SECONDS", 0.0)
     put(tmp_path / "a/1.md")
     with listening(walking(store)) as told:
         told.until(lambda told: told.everything >= 1)

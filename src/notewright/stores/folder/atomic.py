@@ -1,6 +1,6 @@
-"""The changes to one folder: what is laid beside for which change set, which folders were made, what is durable.
+"""Writes and deletes notes in a folder: which temp files each change set has, which folders it made, what is durable.
 
-Everything here happens alone among our threads and processes (`lock.py`), so that only foreign programs can interfere.
+Everything here happens under the lock (`lock.py`), so that only foreign programs can interfere.
 """
 
 import errno
@@ -19,25 +19,25 @@ from notewright.stores.base import OpId, Stored, Version, changed_error, parents
 from notewright.stores.folder import exchange
 from notewright.stores.folder.leftovers import Leftover, Leftovers
 from notewright.stores.folder.listing import file_entry, stamp_of
-from notewright.stores.folder.lock import Alone
-from notewright.stores.folder.paths import PREFIX, READ, Opened, Root, exists
+from notewright.stores.folder.lock import FolderLock
+from notewright.stores.folder.paths import READ_FLAGS, TEMP_PREFIX, Descriptor, Root, exists
 from notewright.stores.folder.temp_names import (
     TempName,
     copy_metadata,
-    digest,
-    digest_open,
-    is_living,
-    temp_name,
+    digest_descriptor,
+    digest_file,
+    is_owner_alive,
+    new_temp_name,
     write_temp,
 )
 
-STILL_NS = 150_000_000  # a file changed from outside is not believed to be whole for so long
-_REMEMBERED = 4096
-_NOTHING = nullcontext(None)
+QUIET_NS = 150_000_000  # how long a file that another program changed may be incomplete
+MAX_REMEMBERED = 4096
+_NO_FILE = nullcontext(None)
 
 
 @dataclass(frozen=True, slots=True)
-class _TempFile:
+class _StagedFile:
     """A temp file, and the state of the file its metadata was copied from, looked at before that."""
 
     name: TempName
@@ -47,18 +47,18 @@ class _TempFile:
 
 @dataclass
 class _Op:
-    """What one change set has laid beside, made and touched so far."""
+    """What one change set has staged, made and touched so far."""
 
-    laid: dict[NotePath, _TempFile] = field(default_factory=dict)
+    staged: dict[NotePath, _StagedFile] = field(default_factory=dict)
     made: list[str] = field(default_factory=list)
-    touched: dict[str, Sync | None] = field(default_factory=dict)  # folders, where it has begun with their sync
-    laying: Sync | None = None  # of the file that was laid last
+    touched: dict[str, Sync | None] = field(default_factory=dict)  # folders, with their sync where it has begun
+    syncing: Sync | None = None  # of the file that was staged last
 
     def wait(self) -> None:
-        """Until all that was laid is on disk."""
-        laying, self.laying = self.laying, None
-        if laying is not None:
-            laying.wait()
+        """Until all that was staged is on disk."""
+        syncing, self.syncing = self.syncing, None
+        if syncing is not None:
+            syncing.wait()
 
 
 class _OldFile:
@@ -78,54 +78,53 @@ class _OldFile:
 
 class AtomicWriter:
     def __init__(self, root: Root) -> None:
-        self.alone = Alone(root)
+        self.lock = FolderLock(root)
         self._root = root
-        self._asides = Leftovers(root, self.alone, self._follows)
+        self._leftovers = Leftovers(root, self.lock, self._is_successor)
         self._ops: dict[OpId, _Op] = {}
-        self._guard = threading.Lock()  # of what is remembered, oldest first
+        self._guard = threading.Lock()  # of the two below, oldest first
         self._own: dict[str, None] = {}  # stamps of files as this process left them
-        self._replaced: dict[Version, Version | None] = {}  # what each version we wrote took the place of
+        self._replaced: dict[Version, Version | None] = {}  # for each version we wrote, the one before
 
-    def is_fresh(self, found: os.stat_result) -> bool:
-        """Somebody else changed it a moment ago and may not be done."""
-        return abs(time.time_ns() - found.st_mtime_ns) < STILL_NS and stamp_of(found) not in self._own
+    def may_be_half_written(self, found: os.stat_result) -> bool:
+        """Another program changed it a moment ago and may not be done."""
+        return abs(time.time_ns() - found.st_mtime_ns) < QUIET_NS and stamp_of(found) not in self._own
 
     def stage(self, root: int, path: NotePath, data: bytes, op: OpId) -> None:
-        with self.alone.joined():
+        with self.lock.ensure_held():
             pending, version = self._ops.setdefault(op, _Op()), version_of(data)
             pending.wait()
-            with self._entered(root, path, pending.made) as folder, self._old(folder, path) as old:
-                self._discard(folder, pending, path)
-                laid = temp_name(path.name, op, version)
-                pending.laying = write_temp(folder, str(laid), data, None if old is None else old.file)
-                pending.laid[path] = _TempFile(laid, version, None if old is None else _state(old.found))
+            with self._open_parent(root, path, pending.made) as folder, self._open_old(folder, path) as old:
+                _unstage(folder, pending, path)
+                temp = new_temp_name(path.name, op, version)
+                pending.syncing = write_temp(folder, str(temp), data, None if old is None else old.file)
+                pending.staged[path] = _StagedFile(temp, version, None if old is None else _state(old.found))
 
     def write(
         self, root: int, path: NotePath, data: bytes, seen: Version | None, op: OpId, *, settled: bool, moves: bool
     ) -> Stored | None:
-        """None if somebody has changed the note just now and it must be waited for. `moves`: something is to be deleted
-        after it."""
-        with self.alone.joined():
+        """None if another program has changed the note just now and has to be waited for. `moves`: a delete follows."""
+        with self.lock.ensure_held():
             made: list[str] = []
             if op in self._ops:
                 self._ops[op].wait()
             try:
                 with (
-                    self._entered(root, path, made)
+                    self._open_parent(root, path, made)
                     if seen is None
-                    else self._root.folder_if_there(root, path.folder) as folder
+                    else self._root.open_folder_if_exists(root, path.folder) as folder
                 ):
                     if folder is None:
                         raise changed_error(path, None)
                     # The old file is closed after its folder's sync has begun: the system frees the blocks of one that
                     # is replaced then, which takes a third of a sync.
-                    with self._old(folder, path) as old:
+                    with self._open_old(folder, path) as old:
                         stored = self._write(folder, path, data, seen, op, old, settled=settled)
                         if stored is not None:
                             self._make_durable(folder, path, op, last=not moves)
                     return stored
             except BaseException:
-                self._remove_folders(root, made)
+                self._remove_empty_folders(root, made)
                 raise
 
     def _write(
@@ -139,280 +138,255 @@ class AtomicWriter:
         *,
         settled: bool,
     ) -> Stored | None:
-        version = version_of(data)
-        if old is not None and not settled and self.is_fresh(old.found):
-            return None
-        current = None if old is None else digest_open(old.file, old.found.st_size)
-        if old is not None and current == version:
-            return Stored(data, version, file_entry(path, os.fstat(old.file)))
-        if old is not None and seen is None:
-            raise Exists(f"{path} already exists", path=path)
+        version, current = version_of(data), None
+        if old is not None:
+            if not settled and self.may_be_half_written(old.found):
+                return None
+            current = digest_descriptor(old.file, old.found.st_size)
+            if current == version:
+                return Stored(data, version, file_entry(path, os.fstat(old.file)))
+            if seen is None:
+                raise Exists(f"{path} already exists", path=path)
         if current != seen:
             raise changed_error(path, current)
-        laid = self._temp_file(folder, path, data, version, op, old)
-        found = self._publish(folder, path, laid, version, seen, old)
+        temp = self._take_temp_file(folder, path, data, version, op, old)
+        found = self._publish(folder, path, temp, version, seen, old)
         return Stored(data, version, file_entry(path, found))
 
+    def _take_temp_file(
+        self, folder: int, path: NotePath, data: bytes, version: Version, op: OpId, old: _OldFile | None
+    ) -> TempName:
+        """The staged file with these bytes, with the metadata that the old file has now; or one that is written now."""
+        pending = self._ops.get(op)
+        staged = pending.staged.get(path) if pending else None
+        if pending and staged and staged.version == version:
+            del pending.staged[path]
+            if old is not None and staged.like != _state(old.found):
+                with Descriptor(os.open(str(staged.name), READ_FLAGS, dir_fd=folder)) as file:
+                    if copy_metadata(file, old.file):
+                        os.fsync(file)
+            return staged.name
+        if pending:
+            _unstage(folder, pending, path)
+        temp = new_temp_name(path.name, op, version)
+        sync = write_temp(folder, str(temp), data, None if old is None else old.file)
+        try:
+            sync.wait()
+        except BaseException:
+            _unlink(folder, str(temp))
+            raise
+        return temp
+
     def _publish(
-        self,
-        folder: int,
-        path: NotePath,
-        laid: TempName,
-        version: Version,
-        seen: Version | None,
-        old: _OldFile | None,
+        self, folder: int, path: NotePath, temp: TempName, version: Version, seen: Version | None, old: _OldFile | None
     ) -> os.stat_result:
-        """Give what was laid the note's name; it is gone, and the note as it was, if that is refused."""
-        file = os.open(str(laid), READ, dir_fd=folder)
+        """Give a temp file the note's name; it is gone, and the note as it was, if that is refused."""
+        file = os.open(str(temp), READ_FLAGS, dir_fd=folder)
         try:
             if seen is None:
-                self._root.move_new(folder, str(laid), folder, path.name)
+                self._root.move_new(folder, str(temp), folder, path.name)
             else:
-                if _may_be_changed(folder, path.name, old):
-                    exchange.check(folder, path, seen)
-                ready = laid.seeing(seen)
-                os.rename(str(laid), str(ready), src_dir_fd=folder, dst_dir_fd=folder)
-                laid = ready
-                if not exchange.replace(self._root, folder, laid, path, version, seen):
-                    self._asides.let_go(folder, laid, path)
+                try:
+                    now = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+                    is_same = old is not None and _state(now) == _state(old.found)
+                except OSError:
+                    is_same = False
+                if not is_same:
+                    exchange.refuse_changed(folder, path, seen)
+                ready = temp.with_seen(seen)
+                os.rename(str(temp), str(ready), src_dir_fd=folder, dst_dir_fd=folder)
+                temp = ready
+                if not exchange.replace_note(self._root, folder, temp, path, version, seen):
+                    self._leftovers.remove_or_schedule(folder, temp, path)
             found = os.fstat(file)
-            self._remember(stamp_of(found), version, seen)
+            with self._guard:
+                self._own[stamp_of(found)] = None
+                self._replaced[version] = seen
+                for remembered in (self._own, self._replaced):
+                    if len(remembered) > MAX_REMEMBERED:
+                        remembered.pop(next(iter(remembered)))
             return found
         except BaseException as error:
-            self._put_away(folder, path, laid)
+            # An editor that saved while names were exchanged may have left an older save of its own under the temp
+            # name: that is not ours to remove.
+            held = digest_file(folder, str(temp))
+            if held is None or held[:12] == temp.ours:
+                _unlink(folder, str(temp))
+            else:
+                self._leftovers.schedule(Leftover(path.folder, str(temp), path.name))
             if isinstance(error, FileExistsError):
                 raise Exists(f"{path} already exists", path=path) from None
             raise
         finally:
             os.close(file)
 
-    def _put_away(self, folder: int, path: NotePath, laid: TempName) -> None:
-        """Remove what was laid and came to nothing. An editor that saved while names were swapped may have left an
-        older save of its own there: that is not ours to remove."""
-        found = digest(folder, str(laid))
-        if found is None or found[:12] == laid.ours:
-            _unlink(folder, str(laid))
-        else:
-            self._asides.keep(Leftover(path.folder, str(laid), path.name))
-
-    def _temp_file(
-        self,
-        folder: int,
-        path: NotePath,
-        data: bytes,
-        version: Version,
-        op: OpId,
-        old: _OldFile | None,
-    ) -> TempName:
-        """What was staged for this, with the metadata that the old file has now; or written now."""
-        pending = self._ops.get(op)
-        staged = pending.laid.get(path) if pending else None
-        if pending and staged and staged.version == version:
-            del pending.laid[path]
-            if old is not None and staged.like != _state(old.found):
-                with Opened(os.open(str(staged.name), READ, dir_fd=folder)) as file:
-                    if copy_metadata(file, old.file):
-                        os.fsync(file)
-            return staged.name
-        if pending:
-            self._discard(folder, pending, path)
-        laid = temp_name(path.name, op, version)
-        sync = write_temp(folder, str(laid), data, None if old is None else old.file)
-        try:
-            sync.wait()
-        except BaseException:
-            _unlink(folder, str(laid))
-            raise
-        return laid
-
     def delete(self, root: int, path: NotePath, seen: Version, op: OpId, *, settled: bool) -> bool:
-        """False if somebody has changed the note just now and it must be waited for."""
-        with self.alone.joined(), self._root.folder_if_there(root, path.folder) as folder:
+        """False if another program has changed the note just now and has to be waited for."""
+        with self.lock.ensure_held(), self._root.open_folder_if_exists(root, path.folder) as folder:
             if folder is None:
                 return True
             try:
-                with self._old(folder, path) as old:
-                    if old is not None and not settled and self.is_fresh(old.found):
+                with self._open_old(folder, path) as old:
+                    if old is not None and not settled and self.may_be_half_written(old.found):
                         return False
-                    current = None if old is None else digest_open(old.file)
+                    current = None if old is None else digest_descriptor(old.file)
             except Exists:  # a folder is there now
                 raise changed_error(path, None) from None
             if current is not None:
                 if current != seen:
                     raise changed_error(path, current)
-                laid = temp_name(path.name, op).seeing(seen)
+                temp = new_temp_name(path.name, op).with_seen(seen)
                 try:
-                    exchange.remove(self._root, folder, laid, path, seen)
+                    exchange.remove_note(self._root, folder, temp, path, seen)
                 finally:
-                    self._asides.let_go(folder, laid, path)
+                    self._leftovers.remove_or_schedule(folder, temp, path)
             self._make_durable(folder, path, op)
             return True
 
     def settle(self, root: int, op: OpId, emptied: Iterable[str]) -> None:
         if op not in self._ops and not emptied:
             return  # nothing was staged
-        with self.alone.joined():
+        with self.lock.ensure_held():
             pending = self._ops.pop(op, None) or _Op()
-            with suppress(OSError):  # of what is to go
+            with suppress(OSError):  # these files are to be removed
                 pending.wait()
-            for path in list(pending.laid):
-                with self._root.folder_if_there(root, path.folder, errno.ELOOP) as folder:
+            for path in list(pending.staged):
+                with self._root.open_folder_if_exists(root, path.folder, errno.ELOOP) as folder:
                     if folder is not None:
-                        self._discard(folder, pending, path)
+                        _unstage(folder, pending, path)
             for touched in [name for name, sync in pending.touched.items() if sync is None]:
-                with self._root.folder_if_there(root, touched, errno.ELOOP) as folder:
+                with self._root.open_folder_if_exists(root, touched, errno.ELOOP) as folder:
                     pending.touched[touched] = None if folder is None else Sync(os.dup(folder))
             for sync in filter(None, pending.touched.values()):
                 sync.wait()
-            self._remove_folders(root, [*pending.made, *emptied])
+            self._remove_empty_folders(root, [*pending.made, *emptied])
 
     def sweep(self, root: int, folders: Iterable[str]) -> None:
-        with self.alone.joined():
-            for each in dict.fromkeys(("", *folders)):  # the root: what lay in a folder that was removed is there
-                with self._root.folder_if_there(root, each, errno.ELOOP) as folder:
-                    names = [] if folder is None else os.listdir(folder)
-                    dead = [name for name in names if folder is not None and _is_dead(folder, name)]
+        with self.lock.ensure_held():
+            for each in dict.fromkeys(("", *folders)):  # the root: temp files of a removed folder are moved there
+                with self._root.open_folder_if_exists(root, each, errno.ELOOP) as folder:
+                    dead = [] if folder is None else [name for name in os.listdir(folder) if _is_dead(folder, name)]
                 for name in dead:
-                    self._asides.judge(Leftover(each, name))
+                    self._leftovers.clear_up(Leftover(each, name))
 
-    def clear_up_later(self, strays: Iterable[tuple[str, str]]) -> None:
-        """Look, in the background, at files a listing found lying beside notes; those of the living stay."""
-        for each, name in strays:
-            with self._root.entered() as root, self._root.folder_if_there(root, each, errno.ELOOP) as folder:
+    def schedule_dead_files(self, found: Iterable[tuple[str, str]]) -> None:
+        """Have the background thread look at temp files that a listing found; those of living processes stay."""
+        for each, name in found:
+            with self._root.open_root() as root, self._root.open_folder_if_exists(root, each, errno.ELOOP) as folder:
                 if folder is not None and _is_dead(folder, name):
-                    self._asides.keep(Leftover(each, name))
+                    self._leftovers.schedule(Leftover(each, name))
 
     def close(self) -> None:
-        self._asides.finish()
+        self._leftovers.close()
 
     def _make_durable(self, folder: int, path: NotePath, op: OpId, *, last: bool = False) -> None:
-        """At once, or with `settle` where something was staged: what seems to be the last of it is begun with now, and
-        the index is told meanwhile."""
+        """At once, or with `settle` where something was staged: the sync of what seems to be the last of it is started
+        now, and runs while the index is updated."""
         pending = self._ops.get(op)
         if pending is None:
             os.fsync(folder)
         else:
-            alone, earlier = last and not pending.laid and not pending.touched, pending.touched.get(path.folder)
-            if earlier is not None:  # this came after it
+            is_only = last and not pending.staged and not pending.touched
+            earlier = pending.touched.get(path.folder)
+            if earlier is not None:  # that sync does not cover this change
                 earlier.wait()
-            pending.touched[path.folder] = Sync(os.dup(folder)) if alone else None
+            pending.touched[path.folder] = Sync(os.dup(folder)) if is_only else None
 
-    def _entered(self, root: int, path: NotePath, made: list[str]) -> Opened:
-        """The folder a path is in, open for a while. Those that were missing are made, and told."""
+    def _open_parent(self, root: int, path: NotePath, made: list[str]) -> Descriptor:
+        """The folder a path is in. Those that are missing are made, durably, and added to `made`, outermost first."""
         try:
-            return self._root.folder(root, path.folder)
+            return self._root.open_folder(root, path.folder)
         except (FileNotFoundError, NotADirectoryError):
-            made += self._make(root, path)
-            return self._root.folder(root, path.folder)
-
-    def _make(self, root: int, path: NotePath) -> list[str]:
-        """Make the folders a path is in, durably; those that were missing, outermost first."""
-        made = list[str]()
+            pass
+        new = list[str]()
         try:
             for inner in reversed(parents(path)):
                 outer, _, name = inner.rpartition("/")
-                with self._root.folder(root, outer) as folder:
+                with self._root.open_folder(root, outer) as folder:
                     if not exists(folder, name):
                         with suppress(FileExistsError):  # another program made it in this moment
                             os.mkdir(name, dir_fd=folder)
-                            made.append(inner)
+                            new.append(inner)
                             os.fsync(folder)
                     if stat.S_IFMT(os.lstat(name, dir_fd=folder).st_mode) not in (stat.S_IFDIR, stat.S_IFLNK):
                         raise Exists(f"{inner} is a file, not a folder", path=inner)
         except BaseException:
-            self._remove_folders(root, made)
+            self._remove_empty_folders(root, new)
             raise
-        return made
+        made += new
+        return self._root.open_folder(root, path.folder)
 
-    def _remove_folders(self, root: int, folders: Iterable[str]) -> None:
-        """Remove those that are empty, innermost first."""
+    def _remove_empty_folders(self, root: int, folders: Iterable[str]) -> None:
+        """Innermost first. Temp files in them are moved to the root, where every `sweep` looks."""
         for each in sorted(set(folders), key=lambda folder: folder.count("/"), reverse=True):
             outer, _, name = each.rpartition("/")
-            with self._root.folder_if_there(root, outer, errno.ELOOP) as folder:
-                if folder is not None and self._lift(root, each):
-                    try:
-                        os.rmdir(name, dir_fd=folder)
-                    except OSError:  # something has come into it
+            with self._root.open_folder_if_exists(root, outer, errno.ELOOP) as folder:
+                if folder is None:
+                    continue
+                with self._root.open_folder_if_exists(root, each, errno.ELOOP, errno.EACCES) as inner:
+                    left = [] if inner is None else os.listdir(inner)
+                    if inner is None or not all(file.startswith(TEMP_PREFIX) for file in left):
                         continue
-                    os.fsync(folder)
+                    with suppress(OSError):  # on another disk than the root: the folder stays for now
+                        for file in left:
+                            os.rename(file, file, src_dir_fd=inner, dst_dir_fd=root)
+                try:
+                    os.rmdir(name, dir_fd=folder)
+                except OSError:  # something has come into it
+                    continue
+                os.fsync(folder)
 
-    def _lift(self, root: int, path: str) -> bool:
-        """Move what lies aside in a folder to the root, where whoever looks at it will find it; False if the folder
-        holds anything else."""
-        with self._root.folder_if_there(root, path, errno.ELOOP, errno.EACCES) as folder:
-            names = [] if folder is None else os.listdir(folder)
-            if folder is None or not all(name.startswith(PREFIX) for name in names):
-                return False
-            with suppress(OSError):  # on another disk than the root: the folder stays for now
-                for name in names:
-                    os.rename(name, name, src_dir_fd=folder, dst_dir_fd=root)
-            return True
-
-    def _old(self, folder: int, path: NotePath) -> AbstractContextManager[_OldFile | None]:
-        """The file at a path, open for a while, None if nothing is there. What may not be replaced is refused."""
+    def _open_old(self, folder: int, path: NotePath) -> AbstractContextManager[_OldFile | None]:
+        """The file at a path, None if nothing is there. What may not be replaced is refused."""
         try:
-            file = os.open(path.name, READ, dir_fd=folder)
+            file = os.open(path.name, READ_FLAGS, dir_fd=folder)
         except FileNotFoundError:
-            return _NOTHING
+            return _NO_FILE
         except OSError as error:
             if error.errno == errno.ENXIO:
-                raise _special(path) from None
+                raise _special_file_error(path) from None
             raise
         try:
             found = os.fstat(file)
-            _refuse_unless_writable(folder, path, file, found.st_mode)
+            if stat.S_ISDIR(found.st_mode):
+                raise Exists(f"{path} is a folder", path=path)
+            if not stat.S_ISREG(found.st_mode):
+                raise _special_file_error(path)
+            if not os.access(path.name, os.W_OK, dir_fd=folder):
+                if os.fstatvfs(file).f_flag & os.ST_RDONLY:
+                    raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+                raise Forbidden(f"{path} is write-protected", hint="change its permissions first", path=path)
         except BaseException:
             os.close(file)
             raise
         return _OldFile(file, found)
 
-    def _discard(self, folder: int, pending: _Op, path: NotePath) -> None:
-        laid = pending.laid.pop(path, None)
-        if laid is not None:
-            _unlink(folder, str(laid.name))
-
-    def _remember(self, stamp: str, version: Version, seen: Version | None) -> None:
-        with self._guard:
-            self._own[stamp] = None
-            self._replaced[version] = seen
-            for kept in (self._own, self._replaced):
-                if len(kept) > _REMEMBERED:
-                    kept.pop(next(iter(kept)))
-
-    def _follows(self, version: Version, first: str) -> bool:
-        """From bytes that begin so to these only we have written: what lies between is in the history."""
+    def _is_successor(self, version: Version, first: str) -> bool:
+        """From bytes whose version begins with `first` to these only we have written: what lies between is in the
+        history."""
         step: Version | None = version
-        for _ in range(_REMEMBERED):
+        for _ in range(MAX_REMEMBERED):
             if step is None or step[:12] == first:
                 return step is not None
             step = self._replaced.get(step)
         return False
 
 
-def _refuse_unless_writable(folder: int, path: NotePath, file: int, mode: int) -> None:
-    if stat.S_ISDIR(mode):
-        raise Exists(f"{path} is a folder", path=path)
-    if not stat.S_ISREG(mode):
-        raise _special(path)
-    if not os.access(path.name, os.W_OK, dir_fd=folder):
-        if os.fstatvfs(file).f_flag & os.ST_RDONLY:
-            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
-        raise Forbidden(f"{path} is write-protected", hint="change its permissions first", path=path)
+def _unstage(folder: int, pending: _Op, path: NotePath) -> None:
+    staged = pending.staged.pop(path, None)
+    if staged is not None:
+        _unlink(folder, str(staged.name))
+
+
+def _unlink(folder: int, name: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
 
 
 def _is_dead(folder: int, name: str) -> bool:
-    """It was laid by a process that is no more."""
-    laid = TempName.parse(name)
-    return laid is not None and not is_living(laid, folder)
-
-
-def _may_be_changed(folder: int, name: str, old: _OldFile | None) -> bool:
-    """It is another file than the old one, or was written to, as far as its times tell."""
-    try:
-        now = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except OSError:
-        return True
-    return old is None or _state(now) != _state(old.found)
+    """It is a temp file of a process that has ended."""
+    temp = TempName.parse(name)
+    return temp is not None and not is_owner_alive(temp, folder)
 
 
 def _state(found: os.stat_result) -> tuple[int, ...]:
@@ -421,12 +395,5 @@ def _state(found: os.stat_result) -> tuple[int, ...]:
     return found.st_ino, found.st_ctime_ns, found.st_mtime_ns, found.st_size, found.st_mode, found.st_uid, found.st_gid
 
 
-def _special(path: NotePath) -> Forbidden:
+def _special_file_error(path: NotePath) -> Forbidden:
     return Forbidden(f"{path} is not a regular file", hint="choose another name", path=path)
-
-
-def _unlink(folder: int, name: str) -> None:
-    try:
-        os.unlink(name, dir_fd=folder)
-    except FileNotFoundError:
-        pass

@@ -1,10 +1,10 @@
-"""What was taken out of a note's place goes at once where nobody can write to it any more; else it stays beside for a
-moment, and is looked at again before it goes.
+"""Removes old files that changes have left under temp names: at once where nobody can write to them any more, else in
+the background, after another look.
 
 An editor that had the note open may write to the old file after we swapped it out. If it did, that file itself goes
 back under the note's name (so that even a write still under way arrives there) and ours goes, which is in the history.
-Where somebody else has saved the note since, under ours too, both are somebody's work: the older one becomes a copy
-that people can see. Files that dead processes left are judged by the same rules.
+Where another program has saved the note since, too, both are people's work: the older one becomes a copy that they can
+see. Files that dead processes left are treated by the same rules.
 """
 
 import errno
@@ -16,27 +16,34 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from notewright.errors import Problem
+from notewright.lazy_dataclass import NamedTuple
 from notewright.notes.path import NotePath
 from notewright.stores.base import Version
-from notewright.stores.folder.exchange import put_back
-from notewright.stores.folder.lock import Alone
-from notewright.stores.folder.paths import PREFIX, Root, exists
-from notewright.stores.folder.temp_names import CLOSED, OPEN, UNKNOWN, TempName, digest, name_digest, take_out
+from notewright.stores.folder.exchange import swap_back
+from notewright.stores.folder.lock import FolderLock
+from notewright.stores.folder.paths import TEMP_PREFIX, Root, exists
+from notewright.stores.folder.temp_names import (
+    CLOSED,
+    OPEN,
+    UNKNOWN,
+    TempName,
+    digest_file,
+    digest_name,
+    remove_if_safe,
+)
 
 log = logging.getLogger(__name__)
-PAUSES = (0.05, 0.35, 1.1)  # seconds before each look; the last again and again while it is open for writing
+PAUSES_SECONDS = (0.05, 0.35, 1.1)  # before each look; the last again and again while it is open for writing
 OFTEN_LOOKS = 400  # some seven minutes; an editor may have it open for days, and each look reads it whole
-SELDOM_S = 60.0  # seconds before each look after that
-_COPIES = 1000
-_LINGER = 30.0  # seconds the thread waits for more before it ends
+RARE_PAUSE_SECONDS = 60.0  # before each look after that
+IDLE_SECONDS = 30.0  # before the thread ends for want of work
+MAX_COPIES = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Leftover:
-    """A file that lies beside a note: in which folder, under which name, and the note's, if that is known."""
+class Leftover(NamedTuple):
+    """An old file under a temp name: its folder, its name, and the note's, if that is known."""
 
     folder: str
     name: str
@@ -44,165 +51,158 @@ class Leftover:
 
 
 class Leftovers:
-    """The files that lie aside, and a thread that looks at them while there are any. `follows`: only writes of ours lie
-    between these bytes and those that begin so."""
+    """The queue of leftovers, and a thread that looks at them while there are any. `follows(version, first)`: only
+    writes of ours lie between bytes whose version begins with `first` and this version."""
 
-    def __init__(self, root: Root, alone: Alone, follows: Callable[[Version, str], bool]) -> None:
-        self._root, self._alone, self._follows = root, alone, follows
-        self._waiting: list[tuple[float, int, int, Leftover]] = []  # due, order, which look, what: a heap
+    def __init__(self, root: Root, lock: FolderLock, follows: Callable[[Version, str], bool]) -> None:
+        self._root, self._lock, self._follows = root, lock, follows
+        self._queue: list[tuple[float, int, int, Leftover]] = []  # a heap: due, order, number of the look, what
         self._order = itertools.count()
         self._wake = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closing = False
 
-    def let_go(self, folder: int, laid: TempName, path: NotePath) -> None:
-        """It was just taken out of `folder`: remove it now if that is safe, else keep it for a while."""
-        if not take_out(folder, laid, laid.ours, laid.seen)[1]:
-            self.keep(Leftover(path.folder, str(laid), path.name))
+    def remove_or_schedule(self, folder: int, temp: TempName, path: NotePath) -> None:
+        """Remove the file that was just swapped out of the note's place, if that is safe, else look at it later."""
+        if not remove_if_safe(folder, temp, temp.ours, temp.seen)[1]:
+            self.schedule(Leftover(path.folder, str(temp), path.name))
 
-    def keep(self, aside: Leftover, look: int = 0) -> None:
-        """Look at it in a while."""
-        pause = PAUSES[min(look, len(PAUSES) - 1)] if look < OFTEN_LOOKS else SELDOM_S
+    def schedule(self, left: Leftover, look: int = 0) -> None:
+        """Look at it in a while; `look` counts how often it was looked at."""
+        pause = PAUSES_SECONDS[min(look, len(PAUSES_SECONDS) - 1)] if look < OFTEN_LOOKS else RARE_PAUSE_SECONDS
         due = time.monotonic() + pause
         with self._wake:
-            heapq.heappush(self._waiting, (due, next(self._order), look, aside))
+            heapq.heappush(self._queue, (due, next(self._order), look, left))
             if self._thread is None and not self._closing:
-                self._thread = threading.Thread(target=self._run, name="notewright-asides", daemon=True)
+                self._thread = threading.Thread(target=self._run, name="notewright-leftovers", daemon=True)
                 self._thread.start()
             self._wake.notify()
 
-    def judge(self, aside: Leftover) -> None:
-        """Look at it for the last time, now."""
-        if not self._take_out(aside, CLOSED, UNKNOWN, OPEN)[0] and (left := self._rescue(aside)):
-            self._take_out(left, CLOSED, UNKNOWN, OPEN)
+    def clear_up(self, left: Leftover) -> None:
+        """Remove or rescue it now, even while it is open for writing."""
+        if not self._remove_if_safe(left, CLOSED, UNKNOWN, OPEN)[0] and (swapped := self._rescue(left)):
+            self._remove_if_safe(swapped, CLOSED, UNKNOWN, OPEN)
 
-    def finish(self) -> None:
-        """Look at everything for the last time, now, and at nothing afterwards."""
+    def close(self) -> None:
+        """Clear up everything now, and nothing afterwards."""
         with self._wake:
             self._closing, thread = True, self._thread
             self._wake.notify()
         if thread is not None:
             thread.join()
-        for *_, aside in self._waiting:
+        for *_, left in self._queue:
             try:
-                self.judge(aside)
+                self.clear_up(left)
             except (OSError, Problem) as problem:
-                log.warning("%s in %s is left for the next start: %s", aside.name, aside.folder or "the root", problem)
-        self._waiting.clear()
+                log.warning("%s in %s is left for the next start: %s", left.name, left.folder or "the root", problem)
+        self._queue.clear()
 
     def _run(self) -> None:
-        while (due := self._next()) is not None:
-            look, aside = due
+        while (due := self._wait_for_due()) is not None:
+            look, left = due
             try:
-                self._look(aside, look)
+                is_last = look >= len(PAUSES_SECONDS) - 1  # then it goes where nobody can tell whether it is open
+                is_safe, is_gone = self._remove_if_safe(left, CLOSED, *([UNKNOWN] if is_last else []))
+                if not is_safe and (swapped := self._rescue(left)):
+                    self.schedule(swapped)
+                elif is_safe and not is_gone:
+                    self.schedule(left, look + 1)
             except (OSError, Problem) as problem:
-                log.info("%s is looked at again later: %s", aside.name, problem)
-                self.keep(aside, look + 1)
+                log.info("%s is looked at again later: %s", left.name, problem)
+                self.schedule(left, look + 1)
 
-    def _next(self) -> tuple[int, Leftover] | None:
-        """What is due, waiting for it; None when it is time for the thread to end."""
+    def _wait_for_due(self) -> tuple[int, Leftover] | None:
+        """The next look and its leftover, when it is due; None when it is time for the thread to end."""
         with self._wake:
             while not self._closing:
-                wait = self._waiting[0][0] - time.monotonic() if self._waiting else _LINGER
+                wait = self._queue[0][0] - time.monotonic() if self._queue else IDLE_SECONDS
                 if wait <= 0:
-                    return heapq.heappop(self._waiting)[2:]
-                if not self._wake.wait(wait) and not self._waiting:
+                    return heapq.heappop(self._queue)[2:]
+                if not self._wake.wait(wait) and not self._queue:
                     break
             self._thread = None
             return None
 
-    def _look(self, aside: Leftover, look: int) -> None:
-        is_last = look >= len(PAUSES) - 1  # where nobody can tell whether it is open
-        is_known, is_gone = self._take_out(aside, CLOSED, *([UNKNOWN] if is_last else []))
-        if not is_known and (left := self._rescue(aside)):
-            self.keep(left)
-        elif is_known and not is_gone:
-            self.keep(aside, look + 1)
-
-    def _take_out(self, aside: Leftover, *may_go: str) -> tuple[bool, bool]:
-        """Whether nobody has written to it since it was put aside (or it is gone), and whether it is gone now."""
-        said = TempName.parse(aside.name)
-        with self._root.entered() as root, self._holder(root, aside) as holder:
-            if holder is None or said is None:
+    def _remove_if_safe(self, left: Leftover, *may_go: str) -> tuple[bool, bool]:
+        """Whether nobody has written to it since it was swapped out (or it is gone), and whether it is gone now."""
+        temp = TempName.parse(left.name)
+        with self._root.open_root() as root, self._open_holder(root, left) as holder:
+            if holder is None or temp is None:
                 return True, True
-            safe = ("",) if said.seen == "new" else (said.ours, said.seen)
-            found, is_gone = take_out(holder, said, *safe, may_go=may_go)
+            safe = ("",) if temp.seen == "new" else (temp.ours, temp.seen)
+            found, is_gone = remove_if_safe(holder, temp, *safe, may_go=may_go)
             return found is None or found.startswith(safe), is_gone
 
-    def _rescue(self, aside: Leftover) -> Leftover | None:
-        """Put somebody's work back under the note's name where ours is there now, else keep it as a copy. What lies
-        aside after that, to be looked at in its turn."""
-        said = TempName.parse(aside.name)
-        with self._alone.joined(), self._root.entered() as root, self._holder(root, aside) as holder:
-            if holder is None or said is None:
+    def _rescue(self, left: Leftover) -> Leftover | None:
+        """Put a person's work back under the note's name where ours is there now, else keep it as a copy. Returns the
+        leftover of that, if there is one."""
+        temp = TempName.parse(left.name)
+        with self._lock.ensure_held(), self._root.open_root() as root, self._open_holder(root, left) as holder:
+            if holder is None or temp is None:
                 return None
-            with self._root.folder_if_there(root, aside.folder, errno.ELOOP) as folder:
+            with self._root.open_folder_if_exists(root, left.folder, errno.ELOOP) as folder:
                 if folder is None:
-                    self._keep_copy(holder, holder, aside)
+                    self._keep_copy(holder, holder, left)
                     return None
-                note = aside.note or _name_of_digest(folder, said.note)
-                left = self._put_back(holder, folder, Leftover(aside.folder, aside.name, note), said)
+                if not left.note:
+                    names = (name for name in os.listdir(folder) if not name.startswith(TEMP_PREFIX))
+                    left = left._replace(note=next((name for name in names if digest_name(name) == temp.note), None))
+                swapped = self._put_back(holder, folder, left, temp)
                 os.fsync(folder)
-                return left
+                return swapped
 
-    def _put_back(self, holder: int, folder: int, aside: Leftover, said: TempName) -> Leftover | None:
-        theirs = digest(holder, aside.name)
-        current = digest(folder, aside.note) if aside.note else "unknown"
+    def _put_back(self, holder: int, folder: int, left: Leftover, temp: TempName) -> Leftover | None:
+        theirs = digest_file(holder, left.name)
+        current = digest_file(folder, left.note) if left.note else "unknown"
         if theirs is None:
             pass
         elif theirs == current:
-            os.unlink(aside.name, dir_fd=holder)
+            os.unlink(left.name, dir_fd=holder)
         elif current is None:
-            log.warning("%s was written to while it was being removed: it stays", aside.note)
-            self._root.move_new(holder, aside.name, folder, aside.note or "")
-        elif self._follows(current, said.ours):
-            renamed = Leftover(aside.folder, str(said.holding(current)), aside.note)
-            os.rename(aside.name, renamed.name, src_dir_fd=holder, dst_dir_fd=folder)
+            log.warning("%s was written to while it was being removed: it stays", left.note)
+            self._root.move_new(holder, left.name, folder, left.note or "")
+        elif self._follows(current, temp.ours):
+            renamed = left._replace(name=str(temp.with_ours(current)))
+            os.rename(left.name, renamed.name, src_dir_fd=holder, dst_dir_fd=folder)
             return self._swap_back(folder, renamed, theirs, current)
         else:
-            self._keep_copy(holder, folder, aside)
+            self._keep_copy(holder, folder, left)
         return None
 
-    def _swap_back(self, folder: int, aside: Leftover, theirs: str, current: Version) -> Leftover | None:
-        note = aside.note or ""
+    def _swap_back(self, folder: int, left: Leftover, theirs: str, current: Version) -> Leftover | None:
+        note = left.note or ""
         try:
-            if not self._root.exchange(folder, aside.name, note):
-                os.rename(aside.name, note, src_dir_fd=folder, dst_dir_fd=folder)
+            if not self._root.exchange(folder, left.name, note):
+                os.rename(left.name, note, src_dir_fd=folder, dst_dir_fd=folder)
                 return None
         except FileNotFoundError:
-            self._root.move_new(folder, aside.name, folder, note)
+            self._root.move_new(folder, left.name, folder, note)
             return None
-        if digest(folder, aside.name) == current:
+        if digest_file(folder, left.name) == current:
             log.warning("%s was written to while it was being replaced: that came last and stays", note)
-            return aside
-        put_back(self._root, folder, aside.name, note, theirs)
-        self._keep_copy(folder, folder, aside)
+            return left
+        swap_back(self._root, folder, left.name, note, theirs)
+        self._keep_copy(folder, folder, left)
         return None
 
-    def _keep_copy(self, holder: int, folder: int, aside: Leftover) -> None:
-        """Both are somebody's: the older one gets a name of its own, for people to see."""
-        stem, ending = os.path.splitext(aside.note or "Recovered note.md")
-        for number in range(1, _COPIES):
+    def _keep_copy(self, holder: int, folder: int, left: Leftover) -> None:
+        """Rename the older of two saves to a name of its own, for people to see."""
+        stem, ending = os.path.splitext(left.note or "Recovered note.md")
+        for number in range(1, MAX_COPIES):
             copy = f"{stem} (kept {number}){ending}"
             try:
-                self._root.move_new(holder, aside.name, folder, copy)
+                self._root.move_new(holder, left.name, folder, copy)
             except FileExistsError:
                 continue
-            log.warning("a save of %s that came too late is kept as %s", aside.note or "a note", copy)
+            log.warning("a save of %s that came too late is kept as %s", left.note or "a note", copy)
             return
 
     @contextmanager
-    def _holder(self, root: int, aside: Leftover) -> Iterator[int | None]:
-        """The folder it lies in: its own, or the root where it was lifted to when its folder was removed."""
-        for place in (aside.folder, ""):
-            with self._root.folder_if_there(root, place, errno.ELOOP) as folder:
-                if folder is not None and exists(folder, aside.name):
+    def _open_holder(self, root: int, left: Leftover) -> Iterator[int | None]:
+        """The folder it is in: its own, or the root, where it was moved to when its folder was removed."""
+        for place in (left.folder, ""):
+            with self._root.open_folder_if_exists(root, place, errno.ELOOP) as folder:
+                if folder is not None and exists(folder, left.name):
                     yield folder
                     return
         yield None
-
-
-def _name_of_digest(folder: int, wanted: str) -> str | None:
-    """The name in a folder that has this digest."""
-    names = (name for name in os.listdir(folder) if not name.startswith(PREFIX))
-    return next((name for name in names if name_digest(name) == wanted), None)

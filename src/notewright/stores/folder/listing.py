@@ -1,4 +1,4 @@
-"""What is in a folder, without reading it: one `stat` a file, no symlink followed on the way."""
+"""Lists folders without reading files: one `stat` a file, no symlink followed on the way."""
 
 import errno
 import os
@@ -13,20 +13,20 @@ from notewright.errors import NotFound
 from notewright.lazy_dataclass import dataclass, field
 from notewright.notes.path import NotePath
 from notewright.stores.base import Entry, UnlistedFile, select_changed
-from notewright.stores.folder.paths import FOLDER, PREFIX, Root, refusal
+from notewright.stores.folder.paths import FOLDER_FLAGS, TEMP_PREFIX, Root, translate_os_error
 
 _DATALESS = 0x40000000  # macOS: the bytes are in the cloud. Linux has no such mark, and guessing by blocks is wrong
 _HAS_FLAGS = hasattr(os.stat_result, "st_flags")
-_MAX_ODDITIES = 1000
+MAX_UNLISTED = 1000
 _STAMP = "%x-%x-%x-%x"  # several times as fast as four formats of an f-string
 _new = tuple.__new__  # of an Entry: half the time of calling it
 _name_of = attrgetter("name")
 
 
 @cache
-def _unspeakable() -> re.Pattern[str]:
-    """What `NotePath.parse` refuses in a name that exists: control characters, backslashes, bytes that are not UTF-8.
-    Compiled for the first listing: it takes a millisecond."""
+def _odd_name_pattern() -> re.Pattern[str]:
+    """Finds what `NotePath.parse` refuses in a name that exists: control characters, backslashes, bytes that are not
+    UTF-8. Compiled for the first listing: it takes a millisecond."""
     return re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")
 
 
@@ -38,7 +38,7 @@ def stamp_of(found: os.stat_result) -> str:
 def file_entry(path: NotePath, found: os.stat_result) -> Entry:
     """The entry of a regular file."""
     size, modified = found.st_size, found.st_mtime_ns
-    # Written out, here and in `stamp_of`: a listing of 100,000 files spends most of its own time in this function.
+    # `stamp_of` inlined: a listing of 100,000 files spends most of its own time in this function.
     stamp = _STAMP % (modified, size, found.st_ino, found.st_ctime_ns)
     kind: Literal["file", "placeholder"] = "file"
     if _HAS_FLAGS and found.st_flags & _DATALESS:  # type: ignore[attr-defined]
@@ -47,7 +47,7 @@ def file_entry(path: NotePath, found: os.stat_result) -> Entry:
 
 
 def bare_entry(path: NotePath) -> Entry:
-    """The entry of a regular file of which nothing was asked: a folder says its name and kind alone."""
+    """The entry of a regular file without a stat: the folder's listing has its name and kind alone."""
     return _new(Entry, (path, "file", "", 0, 0, None, None, None, None))
 
 
@@ -55,7 +55,7 @@ def entry_of(root: Root, inside: int, path: NotePath, found: os.stat_result, *, 
     """The entry of whatever is at `path`, `found` being its own stat; None for what does not exist for us: special
     files, symlinks that lead out, in a circle or (unless `hidden`) behind a dot."""
     if stat.S_ISLNK(found.st_mode):
-        return _link_entry(root, inside, path, found, hidden)
+        return _link_entry(root, inside, path, found, hidden=hidden)
     return plain_entry(path, found)
 
 
@@ -68,15 +68,16 @@ def plain_entry(path: NotePath, found: os.stat_result) -> Entry | None:
     return None
 
 
-def _link_entry(root: Root, inside: int, path: NotePath, found: os.stat_result, hidden: bool) -> Entry | None:
+def _link_entry(root: Root, inside: int, path: NotePath, found: os.stat_result, *, hidden: bool) -> Entry | None:
     try:
-        target = _read_link(root, inside, path)
+        with root.open_folder(inside, root.resolve(inside, path.folder)) as folder:
+            raw = os.readlink(path.name, dir_fd=folder)
     except OSError:
         return None
-    real = None
+    target, real = raw.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), None
     try:
         real = root.resolve(inside, path)
-        end = _lstat(root, inside, real, hidden)
+        end = _lstat_resolved(root, inside, real, hidden)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -92,20 +93,15 @@ def _link_entry(root: Root, inside: int, path: NotePath, found: os.stat_result, 
     return Entry(path, "symlink", stamp, size, end.st_mtime_ns, target, end.st_mode, end.st_atime_ns, real)
 
 
-def _read_link(root: Root, inside: int, path: NotePath) -> str:
-    with root.folder(inside, root.resolve(inside, path.folder)) as folder:
-        return os.readlink(path.name, dir_fd=folder).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def _lstat(root: Root, inside: int, real: str, hidden: bool) -> os.stat_result | None:
-    """What is at a resolved path, None if nothing is; FileNotFoundError if it is nothing to be seen."""
+def _lstat_resolved(root: Root, inside: int, real: str, hidden: bool) -> os.stat_result | None:
+    """What is at a resolved path, None if nothing is; FileNotFoundError if it is hidden."""
     where = NotePath(real)
-    if (where.is_hidden and not hidden) or where.name.startswith(PREFIX):
+    if (where.is_hidden and not hidden) or where.name.startswith(TEMP_PREFIX):
         raise FileNotFoundError(errno.ENOENT, "it leads behind a dot", real)
     try:
         if not real:
             return os.fstat(inside)
-        with root.folder(inside, where.folder) as folder:
+        with root.open_folder(inside, where.folder) as folder:
             return os.lstat(where.name, dir_fd=folder)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -113,59 +109,58 @@ def _lstat(root: Root, inside: int, real: str, hidden: bool) -> os.stat_result |
 
 @dataclass
 class Walk:
-    """One listing of everything. `odd` and `strays` are complete when it has ended. `known` and `since_ns`: only what
-    changed, as `Store.changed_entries` says; an unchanged file costs a stat and its stamp, and no entry is made of it.
-    `entering` is called with each folder, open, before it is listed."""
+    """One listing of everything. `unlisted` and `temp_files` are complete when it has ended. `known` and `since_ns`:
+    only what changed, as `Store.changed_entries` says; an unchanged file costs a stat and its stamp, and no entry is
+    made of it. `entering` is called with each folder, open, before it is listed."""
 
     root: Root
     bare: bool = False
     known: dict[str, str] | None = None
     since_ns: int = 0
     entering: Callable[[int, str], None] | None = None
-    odd: list[UnlistedFile] = field(default_factory=list)
-    strays: list[tuple[str, str]] = field(default_factory=list)  # folder and name of files laid beside notes
+    unlisted: list[UnlistedFile] = field(default_factory=list)
+    temp_files: list[tuple[str, str]] = field(default_factory=list)  # folder and name of each
 
     def files(self, below: str = "") -> Iterator[Entry]:
         """Files and symlinks to files, folder by folder, sorted in each."""
-        with self.root.entered() as inside:
+        with self.root.open_root() as inside:
             left = [] if NotePath(below).is_hidden else [below]
             while left:
                 folder = left.pop()
-                folders, entries = self._look(inside, folder)
+                folders, entries = self._list_folder(inside, folder)
                 left += reversed(folders)
                 yield from entries
-        with self.root.entered():  # a root that went away meanwhile has shown us less than there is
-            pass
+        os.close(self.root.open_root_fd())  # Unavailable if the root went away, so that the listing is not complete
 
-    def _look(self, inside: int, folder: str) -> tuple[list[str], list[Entry]]:
+    def _list_folder(self, inside: int, folder: str) -> tuple[list[str], list[Entry]]:
         try:
-            opened = self.root.open(inside, folder, FOLDER)
+            opened = self.root.open(inside, folder, FOLDER_FLAGS)
         except OSError as error:
-            self._cannot(folder, error)
+            self._handle_failure(folder, error)
             return [], []
         try:
             if self.entering is not None:
                 self.entering(opened, folder)
             with os.scandir(opened) as names:
                 found = sorted(names, key=_name_of) if self.known is None else list(names)
-            return self._sort(inside, folder, found)
+            return self._convert(inside, folder, found)
         except OSError as error:
-            self._cannot(folder, error)
+            self._handle_failure(folder, error)
             return [], []
         finally:
             os.close(opened)
 
-    def _sort(self, inside: int, folder: str, found: list[os.DirEntry[str]]) -> tuple[list[str], list[Entry]]:
+    def _convert(self, inside: int, folder: str, found: list[os.DirEntry[str]]) -> tuple[list[str], list[Entry]]:
         folders, entries, prefix = list[str](), list[Entry](), f"{folder}/" if folder else ""
         bare, known, since_ns = self.bare, self.known, self.since_ns
-        all_plain = not _unspeakable().search("".join(map(_name_of, found)))
+        all_plain = not _odd_name_pattern().search("".join(map(_name_of, found)))
         for each in found:
             name = each.name
             if name[0] == ".":
-                if name.startswith(PREFIX):
-                    self.strays.append((folder, name))
-            elif not all_plain and _unspeakable().search(name):
-                self._odd(prefix + name, "its name is not text that can be written in a path")
+                if name.startswith(TEMP_PREFIX):
+                    self.temp_files.append((folder, name))
+            elif not all_plain and _odd_name_pattern().search(name):
+                self._add_unlisted(prefix + name, "its name is not text that can be written in a path")
             elif each.is_file(follow_symlinks=False):
                 path = prefix + name
                 if bare:
@@ -182,31 +177,29 @@ class Walk:
                 entries.append(file_entry(NotePath(path), at))
             elif each.is_dir(follow_symlinks=False):
                 folders.append(prefix + name)
-            elif each.is_symlink() and (entry := self._link(inside, NotePath(prefix + name), each)):
-                entries += [entry] if known is None else select_changed([entry], known, since_ns)
+            elif each.is_symlink():
+                try:
+                    at = each.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                entry = _link_entry(self.root, inside, NotePath(prefix + name), at, hidden=False)
+                if entry is not None and entry.mode is not None and stat.S_ISREG(entry.mode):
+                    entries += [entry] if known is None else select_changed([entry], known, since_ns)
         return folders, entries
 
-    def _link(self, inside: int, path: NotePath, each: os.DirEntry[str]) -> Entry | None:
-        """The entry of a symlink that leads to a file."""
-        try:
-            entry = _link_entry(self.root, inside, path, each.stat(follow_symlinks=False), hidden=False)
-        except FileNotFoundError:
-            return None
-        return entry if entry and entry.mode is not None and stat.S_ISREG(entry.mode) else None
-
-    def _cannot(self, folder: str, error: OSError) -> None:
-        """A folder that went away or became something else is no longer there; one that fails must not look empty."""
+    def _handle_failure(self, folder: str, error: OSError) -> None:
+        """Pass over a folder that went away or became something else; raise where one that exists would look empty."""
         if error.errno in (errno.EACCES, errno.EPERM):
-            self._odd(folder, "it may not be read")
+            self._add_unlisted(folder, "it may not be read")
         elif error.errno == errno.ENAMETOOLONG:
-            self._odd(folder, "its path is too long for the system")
+            self._add_unlisted(folder, "its path is too long for the system")
         elif error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP) or not folder:
-            raise refusal(error, folder)
+            raise translate_os_error(error, folder)
 
-    def _odd(self, path: str, why: str) -> None:
-        if len(self.odd) < _MAX_ODDITIES:
+    def _add_unlisted(self, path: str, why: str) -> None:
+        if len(self.unlisted) < MAX_UNLISTED:
             shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-            self.odd.append(UnlistedFile(shown, why))
+            self.unlisted.append(UnlistedFile(shown, why))
 
 
 def children(root: Root, inside: int, folder: str, *, hidden: bool, bare: bool) -> list[Entry]:
@@ -215,14 +208,14 @@ def children(root: Root, inside: int, folder: str, *, hidden: bool, bare: bool) 
     if NotePath(real).is_hidden and not hidden:
         raise NotFound(f"there is no folder {folder}", what="folder", path=folder)
     prefix, entries = f"{folder}/" if folder else "", list[Entry]()
-    with root.folder(inside, real) as opened, os.scandir(opened) as names:
+    with root.open_folder(inside, real) as opened, os.scandir(opened) as names:
         found = sorted(names, key=_name_of)
-        all_plain = not _unspeakable().search("".join(map(_name_of, found)))
+        all_plain = not _odd_name_pattern().search("".join(map(_name_of, found)))
         for each in found:
             name = each.name
-            if name[0] == "." and (not hidden or name.startswith(PREFIX)):
+            if name[0] == "." and (not hidden or name.startswith(TEMP_PREFIX)):
                 continue
-            if not all_plain and _unspeakable().search(name):
+            if not all_plain and _odd_name_pattern().search(name):
                 continue
             path, is_file = NotePath(prefix + name), each.is_file(follow_symlinks=False)
             try:

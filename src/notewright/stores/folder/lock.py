@@ -1,8 +1,8 @@
-"""One change at a time among all threads and processes that use a folder.
+"""The lock that lets one change at a time happen among all threads and processes that use a folder.
 
-The lock is `flock` on the root directory itself: it writes nothing, reaches other users and containers, and the kernel
-releases it when a process dies. Between the threads of one store a queue stands before it, so that a process waits with
-one ticket (`locks.py`) whatever the number of its threads.
+It is `flock` on the root directory itself: it writes nothing, reaches other users and containers, and the kernel
+releases it when a process dies. The threads of one store queue for it first, so that a process waits with one ticket
+(`locks.py`) whatever the number of its threads.
 """
 
 import logging
@@ -16,28 +16,35 @@ from notewright.locks import EXCLUSIVE, ThreadQueue, lock_in_turn
 from notewright.stores.folder.paths import Root
 
 log = logging.getLogger(__name__)
-_HELD = nullcontext()
+_ALREADY_HELD = nullcontext()
 
 
-class Alone:
+class FolderLock:
     def __init__(self, root: Root) -> None:
         self._root = root
         self._threads = ThreadQueue()
-        self._holder: int | None = None
+        self._holder: int | None = None  # the thread that holds it
         self._opened = -1
-        self.is_shared = True  # False once the file system has said that it knows no locks
+        self.is_supported = True  # False once the file system has said that it knows no locks
 
     @contextmanager
-    def held(self, timeout: float) -> Iterator[None]:
-        """Alone until left; Busy after `timeout` seconds of waiting."""
-        until = time.monotonic() + timeout
+    def hold(self, timeout: float = 10.0) -> Iterator[None]:
+        """Busy after `timeout` seconds of waiting."""
+        deadline = time.monotonic() + timeout
         try:
             turn = self._threads.enter(timeout)
         except BlockingIOError:
-            raise _busy() from None
+            raise _busy_error() from None
         try:
-            with self._root.entered() as root:  # nobody else has this descriptor: closing it is unlocking
-                self._lock(root, until)
+            with self._root.open_root() as root:  # only this thread has this descriptor: closing it unlocks
+                if self.is_supported:
+                    try:
+                        lock_in_turn(root, EXCLUSIVE, deadline)
+                    except BlockingIOError:
+                        raise _busy_error() from None
+                    except OSError as error:
+                        log.warning("this file system has no locks (%s): changes by other processes may collide", error)
+                        self.is_supported = False
                 self._opened, self._holder = root, threading.get_ident()
                 try:
                     yield
@@ -46,25 +53,14 @@ class Alone:
         finally:
             self._threads.leave(turn)
 
-    def joined(self, timeout: float = 10.0) -> AbstractContextManager[None]:
-        """Alone, by the lock this thread already holds or by one for this while."""
-        return _HELD if self._holder == threading.get_ident() else self.held(timeout)
+    def ensure_held(self) -> AbstractContextManager[None]:
+        """Hold it for a block, unless this thread holds it already."""
+        return _ALREADY_HELD if self._holder == threading.get_ident() else self.hold()
 
-    def root(self) -> int | None:
-        """The root as this thread has it open while it holds the lock; None while it does not."""
+    def held_root(self) -> int | None:
+        """The root's descriptor while this thread holds the lock, else None."""
         return self._opened if self._holder == threading.get_ident() else None
 
-    def _lock(self, root: int, until: float) -> None:
-        if not self.is_shared:
-            return
-        try:
-            lock_in_turn(root, EXCLUSIVE, until)
-        except BlockingIOError:
-            raise _busy() from None
-        except OSError as error:
-            log.warning("this file system has no locks (%s): changes by other processes may collide", error)
-            self.is_shared = False
 
-
-def _busy() -> Busy:
+def _busy_error() -> Busy:
     return Busy("another change is being made to these notes", hint="try again in a moment")

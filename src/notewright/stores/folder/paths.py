@@ -1,8 +1,8 @@
-"""Files beneath one folder and nowhere else, whatever anybody swaps for a symlink meanwhile.
+"""Opens files beneath one folder and nowhere else, whatever other programs swap for a symlink meanwhile.
 
 Every open goes from a descriptor of the root through no symlink at all: by `openat2` where the kernel has it, else
 component by component. Symlinks that stay inside are resolved to the path they mean first and that path is opened just
-as strictly, so that a resolution that was overtaken fails instead of leading out. What the system can do is found out
+as strictly, so that a resolution that is out of date fails instead of leading out. What the system can do is found out
 by trying on the folder itself: kernels, seccomp filters and file systems differ.
 """
 
@@ -18,11 +18,11 @@ from functools import lru_cache
 from notewright.errors import Busy, Forbidden, NoSpace, NotFound, Problem, Unavailable
 from notewright.lazy_dataclass import dataclass, field
 
-LOOK = getattr(os, "O_PATH", 0) | os.O_CLOEXEC  # to stat it
-READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY  # a FIFO must not hang us
-FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
-LAY = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-PREFIX = ".notewright-"  # of temp files
+STAT_FLAGS = getattr(os, "O_PATH", 0) | os.O_CLOEXEC  # to stat it
+READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY  # a FIFO must not hang us
+FOLDER_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
+CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+TEMP_PREFIX = ".notewright-"  # of temp files
 MAX_LINKS = 40
 MAX_PATH = 4095
 
@@ -31,6 +31,9 @@ _RENAMEAT2 = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "ppc64le": 357, "s3
 _NO_LINKS = 0x04 | 0x02  # NO_SYMLINKS, NO_MAGICLINKS
 _STRICT = 0x08 | _NO_LINKS  # RESOLVE_BENEATH
 _NOREPLACE, _EXCHANGE = 1, 2
+_NOT_FOUND = {
+    errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EILSEQ, errno.ENXIO
+}  # fmt: skip
 _CANNOT = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}
 _NO_PATH = re.compile(r"(?:^|/)\.{0,2}(?:/|$)|\0")
 
@@ -44,11 +47,11 @@ class _How(ctypes.Structure):
 
 
 # Without O_NOFOLLOW: NO_SYMLINKS says it for every segment, and then a symlink to a folder is ELOOP, not ENOTDIR.
-_HOW = {flags: ctypes.byref(_How(flags & ~os.O_NOFOLLOW, 0, _STRICT)) for flags in (READ, FOLDER)}
-_HOW_DIRECTLY = {flags: ctypes.byref(_How(flags & ~os.O_NOFOLLOW, 0, _NO_LINKS)) for flags in (READ, LOOK)}
+_HOW = {flags: ctypes.byref(_How(flags & ~os.O_NOFOLLOW, 0, _STRICT)) for flags in (READ_FLAGS, FOLDER_FLAGS)}
+_HOW_DIRECTLY = {flags: ctypes.byref(_How(flags & ~os.O_NOFOLLOW, 0, _NO_LINKS)) for flags in (READ_FLAGS, STAT_FLAGS)}
 _HOW_SIZE = ctypes.sizeof(_How)
-_NOTHING = nullcontext(None)
-_FROM_TOP = -100  # AT_FDCWD, which a path from the top does not use
+_NO_FOLDER = nullcontext(None)
+_AT_FDCWD = -100  # which an absolute path does not use
 
 
 @dataclass
@@ -61,8 +64,8 @@ class Abilities:
     link: bool = True
 
 
-class Opened:
-    """A descriptor for the length of a block."""
+class Descriptor:
+    """A file descriptor that is closed at the end of a block."""
 
     __slots__ = ("_file",)
 
@@ -78,8 +81,8 @@ class Opened:
 
 @dataclass
 class Root:
-    """One folder, opened anew for each call: so nothing keeps its disk from being unmounted, and each call finds out
-    whether the folder is still the one it was."""
+    """The folder of the notes, opened anew for each call: so nothing keeps its disk from being unmounted, and each call
+    finds out whether the folder is still the one it was."""
 
     path: str
     able: Abilities = field(default_factory=Abilities)
@@ -93,20 +96,17 @@ class Root:
         if not stat.S_ISDIR(found.st_mode):
             raise Unavailable(f"{self.path} is not a folder")
         self.device, self.inode = found.st_dev, found.st_ino
-        self.able.openat2 = self.able.openat2 and self._try_openat2()
+        if self.able.openat2:
+            with self.open_root() as root:
+                try:
+                    os.close(_openat2(root, ".", FOLDER_FLAGS))
+                except OSError:
+                    self.able.openat2 = False
 
-    def _try_openat2(self) -> bool:
-        with self.entered() as root:
-            try:
-                os.close(_openat2(root, ".", FOLDER))
-            except OSError:
-                return False
-            return True
-
-    def enter(self) -> int:
+    def open_root_fd(self) -> int:
         """A descriptor of the root; Unavailable if it vanished or another folder is in its place."""
         try:
-            root = os.open(self.path, FOLDER)
+            root = os.open(self.path, FOLDER_FLAGS)
         except OSError as error:
             raise Unavailable(f"the folder of the notes cannot be reached: {error.strerror}") from error
         found = os.fstat(root)
@@ -115,62 +115,57 @@ class Root:
             raise Unavailable("another folder is where the notes were", hint="mount it again, or restart")
         return root
 
-    def entered(self) -> "Opened":
-        """`enter`, and leave."""
-        return Opened(self.enter())
+    def open_root(self) -> Descriptor:
+        return Descriptor(self.open_root_fd())
 
-    def folder(self, root: int, path: str) -> "Opened":
-        """A folder, open for a while."""
-        return Opened(self.open(root, path, FOLDER))
+    def open_folder(self, root: int, path: str) -> Descriptor:
+        return Descriptor(self.open(root, path, FOLDER_FLAGS))
 
-    def folder_if_there(self, root: int, path: str, *gone: int) -> AbstractContextManager[int | None]:
-        """A folder, open for a while; None if there is none such (or one of these other errors says so)."""
+    def open_folder_if_exists(self, root: int, path: str, *gone: int) -> AbstractContextManager[int | None]:
+        """None in place of the descriptor if there is no such folder (or one of these other errors says so)."""
         try:
-            return self.folder(root, path)
+            return self.open_folder(root, path)
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.ENOTDIR, *gone):
                 raise
-            return _NOTHING
+            return _NO_FOLDER
 
-    def open(self, root: int, path: str, flags: int = READ) -> int:
-        """Open what is at `path` through no symlink (ELOOP), READ or FOLDER. "" is the root itself."""
+    def open(self, root: int, path: str, flags: int = READ_FLAGS) -> int:
+        """Open what is at `path` through no symlink (ELOOP), READ_FLAGS or FOLDER_FLAGS. "" is the root itself."""
         if not path:
             return os.open(".", flags, dir_fd=root)
         if len(path) > MAX_PATH:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
-        if leads_nowhere(path):
+        if is_impossible_path(path):
             raise OSError(errno.ENOENT, "not a path", path)
         if self.able.openat2:
             return _openat2(root, path, flags)
-        return _walk(root, path, flags)
+        return _open_step_by_step(root, path, flags)
 
     def open_directly(self, path: str, flags: int) -> int | None:
-        """Open what is at a good path by its full name, through no symlink either, READ or LOOK: two system calls less
-        than from a descriptor of the root, whose own path had no symlinks when we began. -1 where nothing is there,
-        None where that does not do. The root is looked at last, so it was the one we know when this was opened."""
+        """Open what is at a good path by its full name, READ_FLAGS or STAT_FLAGS: two system calls less than from a
+        descriptor of the root, and through no symlink either (the root's own path had none when we began). -1 where
+        nothing is there, None where `open` has to decide. The root is looked at last, so it was ours at the open."""
         if not self.able.openat2:
             return None
         name = os.fsencode(f"{self.path}/{path}")
-        file: int = _syscall(_OPENAT2, _FROM_TOP, name, _HOW_DIRECTLY[flags], _HOW_SIZE)
+        file: int = _syscall(_OPENAT2, _AT_FDCWD, name, _HOW_DIRECTLY[flags], _HOW_SIZE)
         if file < 0 and ctypes.get_errno() != errno.ENOENT:
             return None
-        if self._is_there():
-            return file
+        try:
+            found = os.stat(self.path)
+            if found.st_ino == self.inode and found.st_dev == self.device:
+                return file
+        except OSError:
+            pass
         if file >= 0:
             os.close(file)
         return None
 
-    def _is_there(self) -> bool:
-        try:
-            found = os.stat(self.path)
-        except OSError:
-            return False
-        return found.st_ino == self.inode and found.st_dev == self.device
-
     def resolve(self, root: int, path: str) -> str:
         """The path without symlinks that `path` means, "" for the root. FileNotFoundError where it leads out.
 
-        Says nothing about safety: what it gives is opened as strictly as everything else."""
+        Safety does not depend on it: its result is opened as strictly as everything else."""
         left, done, links = path.split("/")[::-1], list[str](), 0
         while left:
             name = left.pop()
@@ -179,7 +174,7 @@ class Root:
             elif name == "..":
                 raise LeadsOut(errno.ENOENT, "it leads out", path)
             elif name not in ("", "."):
-                target = self._target(root, "/".join(done), name)
+                target = self._read_link(root, "/".join(done), name)
                 if target is None:
                     done.append(name)
                     continue
@@ -187,24 +182,21 @@ class Root:
                 if links > MAX_LINKS:
                     raise OSError(errno.ELOOP, "too many symlinks", path)
                 if target.startswith("/"):
-                    target, done = self._inside(target), []
+                    if target != self.path and not target.startswith(self.path.rstrip("/") + "/"):
+                        raise LeadsOut(errno.ENOENT, "it leads out", target)
+                    target, done = target[len(self.path) :], []
                 left += target.split("/")[::-1]
         return "/".join(done)
 
-    def _target(self, root: int, folder: str, name: str) -> str | None:
+    def _read_link(self, root: int, folder: str, name: str) -> str | None:
         """Where a symlink points; None for anything else, absent names included."""
         try:
-            with self.folder(root, folder) as parent:
+            with self.open_folder(root, folder) as parent:
                 return os.readlink(name, dir_fd=parent)
         except OSError as error:
             if error.errno in (errno.EINVAL, errno.ENOENT, errno.ENOTDIR):
                 return None
             raise
-
-    def _inside(self, target: str) -> str:
-        if target == self.path or target.startswith(self.path.rstrip("/") + "/"):
-            return target[len(self.path) :]
-        raise LeadsOut(errno.ENOENT, "it leads out", target)
 
     def exchange(self, folder: int, one: str, other: str) -> bool:
         """Swap two names in a folder at once; False where the file system cannot, and nothing happened."""
@@ -219,8 +211,8 @@ class Root:
         return False
 
     def move_new(self, folder: int, name: str, to_folder: int, to: str) -> None:
-        """Rename, or FileExistsError. Without help of the file system by a second link; where there are none either
-        (FAT, some network mounts) by looking first, which another program may overtake."""
+        """Rename, or FileExistsError. Where the file system cannot, by a second link; where it has no links either
+        (FAT, some network mounts) by looking first, which leaves a gap for other programs."""
         if self.able.noreplace:
             try:
                 return _rename(folder, name, to_folder, to, _NOREPLACE)
@@ -241,9 +233,9 @@ class Root:
         os.rename(name, to, src_dir_fd=folder, dst_dir_fd=to_folder)
 
 
-@lru_cache(maxsize=1024)  # every step of a call asks it of its path
-def leads_nowhere(path: str) -> bool:
-    """No path beneath a folder: too long, an empty, `.` or `..` segment, or NUL, where ctypes would cut the name."""
+@lru_cache(maxsize=1024)  # each call checks its path several times
+def is_impossible_path(path: str) -> bool:
+    """Whether it is too long, has an empty, `.` or `..` segment, or a NUL, at which ctypes would cut the name."""
     return len(path) > MAX_PATH or _NO_PATH.search(path) is not None
 
 
@@ -257,11 +249,11 @@ def exists(folder: int, name: str) -> bool:
 
 
 class LeadsOut(FileNotFoundError):
-    """A symlink to somewhere outside: for us nothing is there."""
+    """A symlink leads out of the folder, which counts as nothing being there."""
 
 
-def refusal(error: OSError, path: str, *, writing: bool = False) -> Problem:
-    """The problem an error of the system is, in our words."""
+def translate_os_error(error: OSError, path: str, *, writing: bool = False) -> Problem:
+    """The problem that an error of the operating system means."""
     number = error.errno
     if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return NoSpace(f"there is no space to write {path}", hint="nothing was changed; free some space", path=path)
@@ -272,15 +264,7 @@ def refusal(error: OSError, path: str, *, writing: bool = False) -> Problem:
         return Forbidden(f"{path} goes through a symlink, and those are never written through", path=path)
     if writing and number in (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL):
         return Forbidden(f"the file system does not take the name {path}", hint="choose a shorter one", path=path)
-    if number in (
-        errno.ENOENT,
-        errno.ENOTDIR,
-        errno.EISDIR,
-        errno.ELOOP,
-        errno.ENAMETOOLONG,
-        errno.EILSEQ,
-        errno.ENXIO,
-    ):
+    if number in _NOT_FOUND:
         return NotFound(f"there is no {path}", what="file", path=path, outside=isinstance(error, LeadsOut))
     if number in (errno.EBUSY, errno.ETXTBSY, errno.EAGAIN, errno.EMFILE, errno.ENFILE):
         return Busy(f"{path} cannot be reached just now: {error.strerror}", hint="try again in a moment", path=path)
@@ -297,29 +281,21 @@ def _openat2(root: int, path: str, flags: int) -> int:
             raise OSError(number, os.strerror(number), path)
 
 
-def _walk(root: int, path: str, flags: int) -> int:
-    *folders, last = path.split("/")
-    here = root
-    try:
-        for name in folders:
-            inner = _enter(here, name, FOLDER)
+def _open_step_by_step(root: int, path: str, flags: int) -> int:
+    here, names = root, path.split("/")
+    for depth, name in enumerate(names, 1):
+        try:
+            inner = os.open(name, flags if depth == len(names) else FOLDER_FLAGS, dir_fd=here)
+        except NotADirectoryError:
+            # What O_DIRECTORY says of a symlink that is not followed, and of a file.
+            if stat.S_ISLNK(os.lstat(name, dir_fd=here).st_mode):
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name) from None
+            raise
+        finally:
             if here != root:
                 os.close(here)
-            here = inner
-        return _enter(here, last, flags)
-    finally:
-        if here != root:
-            os.close(here)
-
-
-def _enter(folder: int, name: str, flags: int) -> int:
-    try:
-        return os.open(name, flags, dir_fd=folder)
-    except NotADirectoryError:
-        # What O_DIRECTORY says of a symlink that is not followed, and of a file.
-        if stat.S_ISLNK(os.lstat(name, dir_fd=folder).st_mode):
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name) from None
-        raise
+        here = inner
+    return here
 
 
 def _rename(folder: int, name: str, to_folder: int, to: str, flags: int) -> None:

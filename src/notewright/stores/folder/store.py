@@ -1,9 +1,9 @@
 """Notes as files in a folder that people and their editors use at the same time.
 
-Reading opens through no symlink and believes no file that an editor has just emptied. Writing lays the new bytes
-beside, swaps the names and looks at what came out (`exchange.py`); what came out is looked at once more later
-(`leftovers.py`). Serving a folder changes nothing in it; nothing is kept open between calls, so its disk can be
-unmounted, and every call then says Unavailable.
+Reading opens through no symlink and does not believe a file that an editor has just emptied. Writing writes a temp
+file, exchanges the two names and looks at what came out (`atomic.py`), once more later (`leftovers.py`). Serving a
+folder changes nothing in it; nothing is kept open between calls, so its disk can be unmounted, and every call then
+raises Unavailable.
 """
 
 import errno
@@ -31,20 +31,29 @@ from notewright.stores.base import (
     version_of,
 )
 from notewright.stores.folder import listing
-from notewright.stores.folder.paths import LOOK, PREFIX, READ, Abilities, Root, leads_nowhere, refusal
+from notewright.stores.folder.paths import (
+    READ_FLAGS,
+    STAT_FLAGS,
+    TEMP_PREFIX,
+    Abilities,
+    Descriptor,
+    Root,
+    is_impossible_path,
+    translate_os_error,
+)
 from notewright.stores.folder.spelling import Spelling
 
-if TYPE_CHECKING:  # who only reads loads nothing of writing and watching
+if TYPE_CHECKING:  # a process that only reads loads nothing of writing and watching
     from notewright.stores.folder._inotify import Inotify
     from notewright.stores.folder.atomic import AtomicWriter
 
-PATIENCE_S = 2.0  # a file that is not still, or just became empty, is waited for no longer than this
-_PAUSE_S = 0.01
+MAX_WAIT_SECONDS = 2.0  # for a file that another program is writing, or has just emptied
+RETRY_SECONDS = 0.01
 
 
 class FolderStore(Store):
-    """A folder. `able` says what to try; a system that cannot is found out by trying. The page cache answers at once:
-    nothing is gained by several threads."""
+    """A folder. `able` says what to try; a system that cannot is found out by trying. `read_many` uses no threads: the
+    page cache answers at once."""
 
     def __init__(self, root: Path, *, able: Abilities | None = None) -> None:
         self._root = Root(os.fspath(root), able or Abilities())
@@ -52,11 +61,11 @@ class FolderStore(Store):
         self._writer: AtomicWriter | None = None
         self._making_writer = threading.Lock()
         self._spelling = Spelling(self._root)
-        self._oddities: tuple[UnlistedFile, ...] = ()
-        self._pending_watch: Inotify | None = None  # a watch that the next walk over everything puts up
+        self._unlisted: tuple[UnlistedFile, ...] = ()
+        self._pending_watch: Inotify | None = None  # a watch that the next walk over everything completes
         self._closed = False
 
-    # What is there
+    # Listing and reading
 
     def entries(self, below: str = "", *, bare: bool = False) -> Iterator[Entry]:
         return self._walk(listing.Walk(self._root, bare), below)
@@ -66,21 +75,21 @@ class FolderStore(Store):
 
     def _walk(self, walk: listing.Walk, below: str = "") -> Iterator[Entry]:
         self._check(None)
-        events = None if below else self._pending_watch
-        if events is not None:
-            walk.entering = events.watch_walked
+        pending = None if below else self._pending_watch
+        if pending is not None:
+            walk.entering = pending.watch_folder
         yield from walk.files(below)
-        if events is not None:
-            events.whole.set()
-            if self._pending_watch is events:
+        if pending is not None:
+            pending.complete.set()
+            if self._pending_watch is pending:
                 self._pending_watch = None
         if not below:
-            self._oddities = tuple(walk.odd)
-        if walk.strays:
-            self._writing.clear_up_later(walk.strays)
+            self._unlisted = tuple(walk.unlisted)
+        if walk.temp_files:
+            self._atomic_writer.schedule_dead_files(walk.temp_files)
 
     def unlisted_files(self) -> tuple[UnlistedFile, ...]:
-        return self._oddities
+        return self._unlisted
 
     def children(self, folder: str, *, hidden: bool = False, bare: bool = False) -> list[Entry]:
         with self._inside(NotePath(folder) if folder else None, hidden) as root:
@@ -88,7 +97,7 @@ class FolderStore(Store):
 
     def stat(self, path: NotePath, *, hidden: bool = False) -> Entry:
         self._check(path, hidden)
-        if (file := self._open_directly(path, LOOK)) is not None:
+        if (file := self._open_directly(path, STAT_FLAGS)) is not None:
             try:
                 found = os.fstat(file)
             finally:
@@ -115,12 +124,12 @@ class FolderStore(Store):
     def _lstat(self, root: int, folder: str, name: str) -> os.stat_result:
         if not folder:
             return os.lstat(name, dir_fd=root)
-        with self._root.folder(root, folder) as opened:
+        with self._root.open_folder(root, folder) as opened:
             return os.lstat(name, dir_fd=opened)
 
     def _open_directly(self, path: NotePath, flags: int) -> int | None:
-        """A descriptor, where nothing is out of the ordinary."""
-        has_lock = self._writer is not None and self._writer.alone.root() is not None
+        """A descriptor, or None where a lock is held, case is ignored or a symlink is on the way."""
+        has_lock = self._writer is not None and self._writer.lock.held_root() is not None
         if has_lock or self._spelling.ignores_case is not False:
             return None
         file = self._root.open_directly(path, flags)
@@ -130,55 +139,56 @@ class FolderStore(Store):
 
     def read(self, path: NotePath, *, hidden: bool = False) -> Stored:
         self._check(path, hidden)
-        if (file := self._open_directly(path, READ)) is not None:
+        stored: Stored | None = None
+        if (file := self._open_directly(path, READ_FLAGS)) is not None:
             try:
                 stored = self._read(file, path, last=False)
             except OSError:
-                stored = None
+                pass
             finally:
                 os.close(file)
             if stored is not None:
                 return stored
         with self._inside(path, hidden) as root:
-            until = time.monotonic() + PATIENCE_S
+            deadline = time.monotonic() + MAX_WAIT_SECONDS
             while True:
-                file, straight = self._open_file(root, path, hidden)
+                real = path
                 try:
-                    stored = self._read(file, path, last=time.monotonic() > until)
-                finally:
-                    os.close(file)
+                    file = self._root.open(root, path)
+                except OSError as error:
+                    if error.errno != errno.ELOOP:
+                        raise
+                    real = NotePath(self._root.resolve(root, path))
+                    self._check(real, hidden)
+                    file = self._root.open(root, real)
+                with Descriptor(file):
+                    stored = self._read(file, path, last=time.monotonic() > deadline)
                 if stored is not None:
-                    return stored if straight else Stored(stored.data, stored.version, self._stat(root, path, hidden))
-                time.sleep(_PAUSE_S)
-
-    def _open_file(self, root: int, path: NotePath, hidden: bool) -> tuple[int, bool]:
-        """A descriptor, and whether no symlink was on the way."""
-        try:
-            return self._root.open(root, path), True
-        except OSError as error:
-            if error.errno != errno.ELOOP:
-                raise
-        real = NotePath(self._root.resolve(root, path))
-        self._check(real, hidden)
-        return self._root.open(root, real), False
+                    return stored if real is path else stored._replace(entry=self._stat(root, path, hidden))
+                time.sleep(RETRY_SECONDS)
 
     def _read(self, file: int, path: NotePath, *, last: bool) -> Stored | None:
-        """The bytes, or None while they are not to be believed."""
+        """The bytes; None where another program may be in the middle of writing them, except at the `last` try."""
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode):
             raise not_found_error(path)
-        if not found.st_size and not last and self._writing.is_fresh(found):
+        if not found.st_size and not last and self._atomic_writer.may_be_half_written(found):
             return None
-        data = _read_all(file, found.st_size)
+        data = os.read(file, found.st_size + 1)
+        if len(data) != found.st_size:
+            pieces = [data]
+            while piece := os.read(file, 1 << 20):
+                pieces.append(piece)
+            data = b"".join(pieces)
         after = os.fstat(file)
         if not last and (len(data) != found.st_size or after.st_mtime_ns != found.st_mtime_ns):
             return None
         return Stored(data, version_of(data), listing.file_entry(path, found))
 
-    # Changing it
+    # Writing
 
     @property
-    def _writing(self) -> "AtomicWriter":
+    def _atomic_writer(self) -> "AtomicWriter":
         """Made when something is first written."""
         if self._writer is not None:
             return self._writer
@@ -190,7 +200,7 @@ class FolderStore(Store):
 
     def stage(self, path: NotePath, data: bytes, *, op: OpId, hidden: bool = False) -> None:
         with self._inside(path, hidden, writing=True) as root:
-            self._writing.stage(root, path, data, op)
+            self._atomic_writer.stage(root, path, data, op)
 
     def write(
         self,
@@ -203,32 +213,30 @@ class FolderStore(Store):
         settled: bool = False,
         hidden: bool = False,
     ) -> Stored:
+        moves = source is not None
         with self._inside(path, hidden, writing=True) as root:
-            self._refuse_twin(root, path, seen)
-            until = time.monotonic() + PATIENCE_S
+            for taken in (path, *parents(path)) if self._spelling.folds(root) else ():
+                # The file system would take a name that is there in another spelling for this one.
+                if not self._spelling.is_exact(root, taken) and self._exists(root, NotePath(taken)):
+                    if seen is not None:
+                        raise changed_error(path, None)
+                    raise Exists(f"{taken} is there in another spelling", hint="use the name as it is", path=taken)
+            deadline = time.monotonic() + MAX_WAIT_SECONDS
             while True:
-                stored = self._writing.write(root, path, data, seen, op, settled=settled, moves=source is not None)
+                stored = self._atomic_writer.write(root, path, data, seen, op, settled=settled, moves=moves)
                 if stored is not None:
                     return stored
-                _pause(path, until)
+                _sleep_or_refuse(path, deadline)
 
     def delete(self, path: NotePath, *, seen: Version, op: OpId, settled: bool = False, hidden: bool = False) -> None:
         with self._inside(path, hidden, writing=True) as root:
             if not self._spelling.is_exact(root, path):
                 return  # what is there is spelled otherwise
-            until = time.monotonic() + PATIENCE_S
-            while not self._writing.delete(root, path, seen, op, settled=settled):
-                _pause(path, until)
+            deadline = time.monotonic() + MAX_WAIT_SECONDS
+            while not self._atomic_writer.delete(root, path, seen, op, settled=settled):
+                _sleep_or_refuse(path, deadline)
 
-    def _refuse_twin(self, root: int, path: NotePath, seen: Version | None) -> None:
-        """A name that is there in another spelling: the file system would take it for this one."""
-        for taken in (path, *parents(path)) if self._spelling.folds(root) else ():
-            if not self._spelling.is_exact(root, taken) and self._is_reached(root, NotePath(taken)):
-                if seen is not None:
-                    raise changed_error(path, None)
-                raise Exists(f"{taken} is there in another spelling", hint="use the name as it is", path=taken)
-
-    def _is_reached(self, root: int, path: NotePath) -> bool:
+    def _exists(self, root: int, path: NotePath) -> bool:
         try:
             self._lstat(root, path.folder, path.name)
         except (FileNotFoundError, NotADirectoryError):
@@ -236,36 +244,36 @@ class FolderStore(Store):
         return True
 
     def respell(self, old: NotePath, new: NotePath, *, hidden: bool = False) -> Stored | None:
-        with self._inside(new, hidden, writing=True) as root, self._writing.alone.joined():
-            if not self._spelling.folds(root) or not self._is_reached(root, old):
+        with self._inside(new, hidden, writing=True) as root, self._atomic_writer.lock.ensure_held():
+            if not self._spelling.folds(root) or not self._exists(root, old):
                 return None
             self._spelling.respell(root, new)
         return self.read(new, hidden=hidden)
 
     def settle(self, op: OpId, *, emptied: tuple[str, ...] = ()) -> None:
         with self._inside(None, writing=True) as root:
-            self._writing.settle(root, op, emptied)
+            self._atomic_writer.settle(root, op, emptied)
 
     def sweep(self, folders: Iterable[str]) -> None:
         with self._inside(None, writing=True) as root:
-            self._writing.sweep(root, folders)
+            self._atomic_writer.sweep(root, folders)
 
     @property
     def lock_is_exclusive(self) -> bool:
-        return self._writing.alone.is_shared
+        return self._atomic_writer.lock.is_supported
 
     def lock(self, path: NotePath | None = None, *, timeout: float = 10.0) -> AbstractContextManager[None]:
         self._check(None)
-        return self._writing.alone.held(timeout)
+        return self._atomic_writer.lock.hold(timeout)
 
     def changes(self, stop: threading.Event, *, walked: bool = False) -> Iterator[frozenset[NotePath] | None]:
         self._check(None)
         from notewright.stores.folder.watch import watch
 
-        return watch(self._root, stop, self.healthy, self._keep_pending_watch if walked else None)
+        def offer(inotify: "Inotify") -> None:
+            self._pending_watch = inotify
 
-    def _keep_pending_watch(self, events: "Inotify") -> None:
-        self._pending_watch = events
+        return watch(self._root, stop, self.healthy, offer if walked else None)
 
     def full_path(self, path: NotePath) -> str:
         return os.path.join(self._root.path, path)
@@ -283,12 +291,14 @@ class FolderStore(Store):
             if self._writer is not None:
                 self._writer.close()
 
-    def _inside(self, path: NotePath | None, hidden: bool = False, *, writing: bool = False) -> "_Inside":
-        """The root, open, for a path that may be asked for (None: itself); what the system says is a Problem."""
+    def _inside(self, path: NotePath | None, hidden: bool = False, *, writing: bool = False) -> "_OpenedRoot":
+        """The root, open, for a path that is allowed (None: the root itself); an OSError in the block becomes a
+        Problem."""
         self._check(path, hidden)
-        locked = None if self._writer is None else self._writer.alone.root()
-        inside = _Inside(self._root.enter() if locked is None else locked, path or "", writing, locked is None)
-        if path is not None and not writing and not self._spelling.is_exact(inside.root, path):
+        locked = None if self._writer is None else self._writer.lock.held_root()
+        root = self._root.open_root_fd() if locked is None else locked
+        inside = _OpenedRoot(root, path or "", writing=writing, closes=locked is None)
+        if path is not None and not writing and not self._spelling.is_exact(root, path):
             with inside:
                 raise not_found_error(path)
         return inside
@@ -298,39 +308,30 @@ class FolderStore(Store):
             raise Unavailable("the notes are closed")
         if path is None:
             return
-        if leads_nowhere(path) or (path.is_hidden and (not hidden or f"/{path}".find(f"/{PREFIX}") >= 0)):
+        if is_impossible_path(path) or (path.is_hidden and (not hidden or f"/{TEMP_PREFIX}" in f"/{path}")):
             raise not_found_error(path)
 
 
-class _Inside:
-    """The root for the length of a block, `own` where it was opened for that. Not a generator, for speed."""
+class _OpenedRoot:
+    """The root's descriptor for the length of a block; `closes` unless it is the lock's. Not a generator, for speed."""
 
-    __slots__ = ("_own", "_path", "_writing", "root")
+    __slots__ = ("_closes", "_path", "_root", "_writing")
 
-    def __init__(self, root: int, path: str, writing: bool, own: bool) -> None:
-        self.root, self._path, self._writing, self._own = root, path, writing, own
+    def __init__(self, root: int, path: str, *, writing: bool, closes: bool) -> None:
+        self._root, self._path, self._writing, self._closes = root, path, writing, closes
 
     def __enter__(self) -> int:
-        return self.root
+        return self._root
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if self._own:
-            os.close(self.root)
+        if self._closes:
+            os.close(self._root)
         if isinstance(error, OSError):
-            raise refusal(error, self._path, writing=self._writing) from error
+            raise translate_os_error(error, self._path, writing=self._writing) from error
 
 
-def _pause(path: NotePath, until: float) -> None:
-    if time.monotonic() > until:
+def _sleep_or_refuse(path: NotePath, deadline: float) -> None:
+    """Before the next try of a write to a file that another program is changing; Busy at the deadline."""
+    if time.monotonic() > deadline:
         raise Busy(f"{path} is being changed by another program", hint="try again in a moment", path=path)
-    time.sleep(_PAUSE_S)
-
-
-def _read_all(file: int, size: int) -> bytes:
-    data = os.read(file, size + 1)
-    if len(data) == size:
-        return data
-    pieces = [data]
-    while data := os.read(file, 1 << 20):
-        pieces.append(data)
-    return b"".join(pieces)
+    time.sleep(RETRY_SECONDS)
