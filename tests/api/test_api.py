@@ -17,7 +17,7 @@ from notewright.api import operation as problems
 from notewright.api.routes import OPERATIONS
 from notewright.server.auth.authenticate import GuardedRoute
 from notewright.surfaces.http_status import STATUS
-from notewright.surfaces.perform import as_problem
+from notewright.surfaces.perform import to_problem
 
 pytestmark = pytest.mark.slow
 
@@ -420,7 +420,7 @@ def test_a_problem_that_passes_says_when_to_come_again(problem: errors.Problem, 
 
 
 def test_what_nobody_expected_is_told_as_our_fault_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
-    answer = problems.problem_response(as_problem(RuntimeError("the password is tea"), "read_note"))
+    answer = problems.problem_response(to_problem(RuntimeError("the password is tea"), "read_note"))
     assert answer.status_code == 500
     assert b"password" not in bytes(answer.body)
     assert "the password is tea" in caplog.text

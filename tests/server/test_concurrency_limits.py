@@ -11,7 +11,7 @@ from notewright.accounts.limits import RateLimits
 from notewright.config.load import Config
 from notewright.errors import Limited
 from notewright.server.concurrency_limits import ConcurrencyLimits
-from notewright.surfaces.base import rate_limited
+from notewright.surfaces.base import rate_limited_error
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
@@ -191,6 +191,6 @@ def test_workers_share_what_may_run_at_once_but_for_the_twenty_of_every_client(
 
 def test_a_refusal_says_when_to_come_back() -> None:
     problem = Limited("6000 calls per minute are used up", retry_after=7, limit=6000, window=60, name="minute")
-    error = rate_limited(problem, str(problem))
+    error = rate_limited_error(problem, str(problem))
     assert error.status == 429 and error.headers == {"Retry-After": "7"} and error.code == -32004
     assert error.data == {"retryAfter": 7, "limit": 6000, "window": "minute"}

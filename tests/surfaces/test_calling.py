@@ -17,9 +17,9 @@ from notewright.surfaces.base import (
     Style,
     Surface,
     Tool,
-    together,
+    merge_tools,
 )
-from notewright.surfaces.perform import lenient, perform
+from notewright.surfaces.perform import coerce_leniently, perform
 
 
 class Plain(Style):
@@ -126,7 +126,7 @@ def test_text_that_is_not_unicode_leaves_with_replacement_characters() -> None:
 
 def test_a_lenient_surface_takes_numbers_and_truths_written_as_text() -> None:
     given = {"path": "5", "limit": "5", "deep": "True", "sort": "5"}
-    assert lenient(SCHEMA, given) == {"path": "5", "limit": 5, "deep": True, "sort": "5"}
+    assert coerce_leniently(SCHEMA, given) == {"path": "5", "limit": 5, "deep": True, "sort": "5"}
 
 
 def test_something_happens_once_in_a_session() -> None:
@@ -136,7 +136,7 @@ def test_something_happens_once_in_a_session() -> None:
 
 def test_surfaces_that_claim_one_name_are_not_served_together() -> None:
     with pytest.raises(errors.Invalid, match=r"show \(plain, twin\)"):
-        together([SURFACE, Surface("twin", "", SURFACE.tools, Plain())])
+        merge_tools([SURFACE, Surface("twin", "", SURFACE.tools, Plain())])
 
 
 def test_a_style_without_a_word_for_a_code_is_found_out() -> None:

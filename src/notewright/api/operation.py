@@ -27,7 +27,7 @@ from notewright.server.auth.authenticate import (
 )
 from notewright.surfaces.base import BadArgument
 from notewright.surfaces.http_status import STATUS
-from notewright.surfaces.perform import as_problem
+from notewright.surfaces.perform import to_problem
 
 Pieces = Iterator[bytes]
 Run = TypeVar("Run", bound=Callable[[ApiRequest], Any])
@@ -153,7 +153,7 @@ class OperationRoute(ApiRoute):
         except ClientDisconnect:
             return Response(status_code=400)
         except Exception as error:
-            return problem_response(as_problem(error, self.operation.name))
+            return problem_response(to_problem(error, self.operation.name))
 
     def _is_intended(self, visitor: Visitor, request: Request) -> bool:
         """Whether a page of somebody else cannot have made the browser send this: a browser adds its cookies, and its

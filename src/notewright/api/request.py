@@ -30,7 +30,7 @@ from notewright.server.concurrency_limits import ConcurrencyLimits
 from notewright.server.ops.audit_log import AuditLog
 from notewright.server.request_body import json_object
 from notewright.surfaces.arguments import since_time
-from notewright.surfaces.perform import conforming, lenient
+from notewright.surfaces.perform import check_arguments, coerce_leniently
 
 if TYPE_CHECKING:
     from notewright.server.live.forwarding import LiveHosts
@@ -111,7 +111,7 @@ def query_of(request: Request, schema: Schema) -> dict[str, Any]:
     twice = {name for name, _ in pairs if sum(name == other for other, _ in pairs) > 1}
     if twice:
         raise Invalid(f"{min(twice)} is given more than once", hint="give it once", what=min(twice))
-    return _validate(schema, lenient(schema, dict(pairs)))
+    return _validate(schema, coerce_leniently(schema, dict(pairs)))
 
 
 async def body_of(request: Request, schema: Schema | None) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def media_type(request: Request) -> str:
 
 
 def _validate(schema: Schema, args: dict[str, Any]) -> dict[str, Any]:
-    return conforming(schema, jsonschema_rs.Draft202012Validator(dict(schema)), args)
+    return check_arguments(schema, jsonschema_rs.Draft202012Validator(dict(schema)), args)
 
 
 @dataclass(frozen=True, slots=True)

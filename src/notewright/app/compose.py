@@ -33,7 +33,7 @@ from notewright.mcp.stdio.writer import LineWriter
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.server.listen import supervisor, tls
 from notewright.server.ops import logs
-from notewright.surfaces.base import Session, Surface, together
+from notewright.surfaces.base import Session, Surface, merge_tools
 
 if TYPE_CHECKING:
     from notewright.server.auth.oauth import Issuer
@@ -53,7 +53,7 @@ def serve(config: Config, reread: Reread | None = None) -> int:
     sys.setswitchinterval(TURN_SECONDS)
     if config["http.port"] is None:
         asked = [surface_named(name, config) for name in dict.fromkeys(config["surface"])]
-        together(asked)
+        merge_tools(asked)
         refuse_unreachable(config.workspaces)
         serve_stdio(partial(OpenWorkspaces, config), asked)
     refuse_mistakes(config)

@@ -28,8 +28,8 @@ from notewright.surfaces.base import (
     Session,
     Surface,
     Transport,
+    merge_tools,
     no_report,
-    together,
 )
 from notewright.surfaces.perform import perform
 
@@ -110,7 +110,7 @@ class ToolCalls:
 
     def __init__(self, surfaces: Sequence[Surface]) -> None:
         self._first = surfaces[0]
-        self.known = together(surfaces)
+        self.known = merge_tools(surfaces)
 
     def surface(self, tool: str) -> Surface:
         """The one that has the tool, else the first: it says that there is no such tool."""

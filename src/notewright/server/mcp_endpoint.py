@@ -60,7 +60,7 @@ from notewright.server.request_body import (
 from notewright.server.request_context import note_refusal
 from notewright.server.request_log import RequestLog
 from notewright.server.sessions import Sessions
-from notewright.surfaces.base import INVALID_PARAMS, INVALID_REQUEST, RpcError, Session, Surface, rate_limited
+from notewright.surfaces.base import INVALID_PARAMS, INVALID_REQUEST, RpcError, Session, Surface, rate_limited_error
 
 SESSION_HEADER = "mcp-session-id"
 MEDIA_TYPE_HEADERS = (b"content-type", b"accept")  # in which case means nothing
@@ -210,14 +210,14 @@ class _SurfaceEndpoint:
             for name, value in scope["headers"]
         ]
         scope = {**scope, "headers": headers}
-        slot, post = self._limits.slot(user or client_address(scope), counted=not self._surface.counts), None
+        slot, post = self._limits.slot(user or client_address(scope), counted=not self._surface.has_own_limits), None
         try:
             async with contextlib.AsyncExitStack() as stack:
                 post = await read_body(scope, receive, slot, stack)
                 await self._answer(post, slot, library, user, scope, receive, send)
         except Limited as problem:
             note_refusal("rate")
-            error = rate_limited(problem, f"Rate limit exceeded: {problem}")
+            error = rate_limited_error(problem, f"Rate limit exceeded: {problem}")
             await _error_response(error, request_id(post.message) if post else None)(scope, receive, send)
 
     async def _answer(

@@ -1,4 +1,4 @@
-"""Where a caller's words point: workspaces in front of paths, pages, points in time."""
+"""Reading arguments: workspaces in front of paths, pages, points in time."""
 
 import hashlib
 import re
@@ -53,16 +53,16 @@ class Places:
         try:
             yield
         except Problem as problem:
-            raise self.prefixed(ws, problem) from problem
+            raise self._prefix_problem(ws, problem) from problem
 
-    def asked(self, ws: Workspace, ask: Callable[Concatenate[Workspace, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What `ask` says, with problems named in the same way."""
+    def ask(self, ws: Workspace, find: Callable[Concatenate[Workspace, P], T], *args: P.args, **more: P.kwargs) -> T:
+        """What `find` returns, with problems named in the same way."""
         if not self.several:
-            return ask(ws, *args, **kwargs)
-        with self.prefixing_problems(ws):
-            return ask(ws, *args, **kwargs)
+            return find(ws, *args, **more)
+        with self._prefix_problems(ws):
+            return find(ws, *args, **more)
 
-    def prefixed(self, ws: Workspace, problem: Problem) -> Problem:
+    def _prefix_problem(self, ws: Workspace, problem: Problem) -> Problem:
         details = problem.details
         named = {details.get("path"), *details.get("nearest", ()), *details.get("candidates", ())}
         paths = sorted((path for path in named if isinstance(path, str) and path), key=len, reverse=True)
@@ -104,10 +104,10 @@ class Places:
         try:
             ws, rest = self.split(raw)
         except NotFound:
-            return self._anywhere(raw)
+            return self._locate_by_name(raw)
         if not rest:
             raise Invalid(f"{raw!r} is not a note", hint="name a note by its path", what="path")
-        return NamedPath(ws, self.asked(ws, locate_note, rest))
+        return NamedPath(ws, self.ask(ws, locate_note, rest))
 
     def read(self, raw: str) -> tuple[Workspace, Reading] | None:
         """The note whose whole path this is; None for what is to be located."""
@@ -115,10 +115,10 @@ class Places:
             ws, rest = self.split(raw)
         except NotFound:
             return None
-        found = self.asked(ws, read_literally, rest)
+        found = self.ask(ws, read_literally, rest)
         return (ws, found) if found is not None else None
 
-    def _anywhere(self, raw: str) -> NamedPath:
+    def _locate_by_name(self, raw: str) -> NamedPath:
         """A bare name may be in any workspace; in several it is ambiguous."""
         found: list[NamedPath] = []
         candidates: list[str] = []
@@ -150,7 +150,7 @@ class Places:
         if not raw.strip().strip("/"):
             return [(ws, "") for ws in self.call.workspaces]
         ws, rest = self.split(raw)
-        return [(ws, self.asked(ws, folder_path, rest))]
+        return [(ws, self.ask(ws, folder_path, rest))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +163,17 @@ class OffsetPage:
 
     @classmethod
     def of(cls, tool: str, args: Args, limit: int, question: Sequence[str]) -> "OffsetPage":
-        """The page these arguments ask for; `question` names those that make it another question."""
+        """The page these arguments ask for; `question` names those that make it another question. Invalid for a cursor
+        that is not ours or belongs to another question."""
         about = " ".join([tool, *(repr(args.get(name)) for name in question)])
-        return cls(about, _cursor_offset(args.get("cursor"), about), args.get("limit", limit))
+        offset = 0
+        if cursor := args.get("cursor"):
+            shown, _, question_hash = cursor.partition("-")
+            if question_hash != _short_hash(about) or not re.fullmatch("[0-9a-f]{1,6}", shown):
+                hint = "leave it out to begin again"
+                raise Invalid("this cursor belongs to another question", hint=hint, what="cursor")
+            offset = int(shown, 16)
+        return cls(about, offset, args.get("limit", limit))
 
     @property
     def end(self) -> int:
@@ -173,20 +181,10 @@ class OffsetPage:
 
     def cursor(self, shown: int) -> str:
         """Where the next page begins, if so many of this one were shown."""
-        return f"{self.offset + shown:x}-{_mark(self.about)}"
+        return f"{self.offset + shown:x}-{_short_hash(self.about)}"
 
 
-def _cursor_offset(cursor: str | None, about: str) -> int:
-    """Where a cursor of ours continues; Invalid for one from elsewhere or for another question."""
-    if not cursor:
-        return 0
-    offset, _, mark = cursor.partition("-")
-    if mark != _mark(about) or not re.fullmatch("[0-9a-f]{1,6}", offset):
-        raise Invalid("this cursor belongs to another question", hint="leave it out to begin again", what="cursor")
-    return int(offset, 16)
-
-
-def _mark(about: str) -> str:
+def _short_hash(about: str) -> str:
     return hashlib.sha256(about.encode("utf-8", "replace")).hexdigest()[:8]
 
 

@@ -1,7 +1,7 @@
-"""What every surface is made of: plain values, and three small hooks for its dialect.
+"""The parts every surface is made of: plain values, and three small hooks for its dialect.
 
 A surface is data plus thin functions. It decides nothing: it turns arguments into the engine's values, and the
-engine's values and problems into its own words. A whole one:
+engine's values and problems into its own words. A complete one:
 
     def read(call: Call, args: Args) -> str:
         'Read one note.'                                   # what an agent reads of it
@@ -28,7 +28,7 @@ test calls `perform(surface, call, "read", {...})` and looks at the Answer.
 - Something once per session (obsidian's context block): `Surface.finish` gets every successful answer last, and asks
   `call.session.once("context")`.
 - Call limits: `Surface.guard(call, tool)` runs before the arguments are looked at and raises Limited.
-- A dialect that takes "5" for 5: `coerce=lenient`. Notes as resources: `resources=NoteResources("note:///")`.
+- A dialect that takes "5" for 5: `coerce=coerce_leniently`. Notes as resources: `resources=NoteResources("note:///")`.
 - Long work calls `call.report(done, total, words)` now and then and `call.stop_if_cancelled()` between steps.
 - A refusal that is a protocol error in the dialect is raised by the Style: `raise RpcError(INVALID_PARAMS, words)`.
   Over HTTP it may carry a status and headers (`call.transport` says which wire it is).
@@ -74,7 +74,7 @@ class LastShown(OrderedDict[NotePath, str]):
 
 
 class Session:
-    """What a server remembers about one client between its calls: little, in memory, safe from many threads."""
+    """What a server remembers about one client between its calls: little, in memory, thread-safe."""
 
     def __init__(self, client: str = "", *, initialized: bool = True) -> None:
         self.client = client
@@ -83,30 +83,28 @@ class Session:
         self.lock = threading.Lock()
         self._done: set[str] = set()
         self._shown: dict[str, LastShown] = {}
-        self._own: dict[tuple[str, str], tuple[Workspace, Actor, Workspace]] = {}  # by id and tool
+        self._bound: dict[tuple[str, str], tuple[Workspace, Actor, Workspace]] = {}  # by id and tool
 
-    def own(self, workspace: Workspace, actor: Actor, *, keep: bool) -> Workspace:
+    def bind(self, workspace: Workspace, actor: Actor, *, keep: bool) -> Workspace:
         """The workspace as this client uses it by this tool; to `keep`, for as long as it is the same one."""
-        kept = self._own.get((workspace.id, actor.tool))
+        kept = self._bound.get((workspace.id, actor.tool))
         if kept is not None and kept[0] is workspace and kept[1] is actor:
             return kept[2]
-        shown = workspace.shown if workspace.live is None else self.shown(workspace.id)
-        own = replace(workspace, actor=actor, limits=_for_a_call(workspace.limits), shown=shown)
+        shown: ShownVersions | None = workspace.shown
+        if workspace.live is not None:
+            with self.lock:
+                shown = self._shown.setdefault(workspace.id, LastShown())
+        bound = replace(workspace, actor=actor, limits=_limit_wait(workspace.limits), shown=shown)
         if keep:
-            self._own[workspace.id, actor.tool] = (workspace, actor, own)
-        return own
+            self._bound[workspace.id, actor.tool] = (workspace, actor, bound)
+        return bound
 
-    def shown(self, workspace: str) -> ShownVersions:
-        """The versions of notes this client was shown last, of one workspace."""
-        with self.lock:
-            return self._shown.setdefault(workspace, LastShown())
-
-    def did(self, what: str) -> bool:
-        """Whether `once` was asked for it."""
+    def has_done(self, what: str) -> bool:
+        """Whether `once` was called for it."""
         return what in self._done
 
     def once(self, what: str) -> bool:
-        """True the first time it is asked in this session, and never again."""
+        """True for the first call in this session, and never again."""
         with self.lock:
             first = what not in self._done
             self._done.add(what)
@@ -114,14 +112,14 @@ class Session:
 
 
 class Cancelled(BaseException):
-    """The client gave up on this call: unwinds it, and nobody answers. Not an Exception, so that nothing catches it."""
+    """The client cancelled this call: unwinds it without an answer. Not an Exception, so that nothing catches it."""
 
 
 Report = Callable[[float, float | None, str | None], None]  # of progress: done, total, in words
 
 
 def no_report(done: float, total: float | None, message: str | None) -> None:
-    """For a client that did not ask."""
+    """For a client that did not ask for progress."""
 
 
 @dataclass(eq=False, slots=True)
@@ -134,7 +132,7 @@ class Call:
     transport: Transport = "stdio"
     cancelled: Callable[[], bool] = bool  # bool() is False: nobody can cancel
     report: Report = no_report
-    refused: Callable[[Problem], None] = lambda problem: None  # told why it will not happen, before the dialect says it
+    refused: Callable[[Problem], None] = lambda problem: None  # called with the problem before it is put into words
     used: dict[str, Workspace] = field(default_factory=dict, init=False, repr=False)  # by id
     _served: Sequence[Workspace] | None = field(default=None, init=False, repr=False)
 
@@ -151,7 +149,7 @@ class Call:
 
     @property
     def served(self) -> Sequence[Workspace]:
-        """What there was when this call first asked: to ask is to look whether the owner changed anything."""
+        """The workspaces at the call's first question: each question looks whether the owner changed anything."""
         if self._served is None:
             self._served = self.library.workspaces()
         return self._served
@@ -165,22 +163,11 @@ class Call:
         return self._use(self.library.named(which))
 
     def _use(self, workspace: Workspace) -> Workspace:
-        own = self.used.get(workspace.id)
-        if own is None:
+        bound = self.used.get(workspace.id)
+        if bound is None:
             keep = self.transport == "stdio"  # over HTTP there are thousands of sessions
-            own = self.used[workspace.id] = self.session.own(workspace, self.actor, keep=keep)
-        return own
-
-    def counting(self, what: str) -> Callable[[int], None]:
-        """Progress by the number of things done: what it is called with adds up."""
-        done = 0
-
-        def more(count: int) -> None:
-            nonlocal done
-            done += count
-            self.report(done, None, f"{done} {what}")
-
-        return more
+            bound = self.used[workspace.id] = self.session.bind(workspace, self.actor, keep=keep)
+        return bound
 
     def stop_if_cancelled(self) -> None:
         if self.cancelled():
@@ -188,7 +175,7 @@ class Call:
 
 
 @lru_cache(maxsize=64)
-def _for_a_call(limits: Limits) -> Limits:
+def _limit_wait(limits: Limits) -> Limits:
     return replace(limits, index_seconds=CALL_SECONDS)
 
 
@@ -237,14 +224,14 @@ class RpcError(Exception):
         return self.message
 
 
-def rate_limited(problem: Problem, words: str) -> RpcError:
+def rate_limited_error(problem: Problem, words: str) -> RpcError:
     """A Limited over HTTP: 429 with when to come back."""
     wait, limit, window = (problem.details[name] for name in ("retry_after", "limit", "name"))
     told = {"retryAfter": wait, "limit": limit, "window": window}
     return RpcError(RATE_LIMITED, words, told, status=429, headers={"Retry-After": str(wait)})
 
 
-# Of several mistakes in one call the one that stands first here is told.
+# In the order of their weight: of several mistakes in one call the first is told.
 ArgumentFault = Literal["surrogate", "missing", "unknown", "type", "enum", "range", "length", "pattern", "shape"]
 
 
@@ -267,7 +254,7 @@ class BadArgument(Invalid):
 
 @dataclass(frozen=True, slots=True)
 class FailedCall:
-    """A call that will not happen, for a Style to put into words."""
+    """A call that failed, for a Style to put into words."""
 
     problem: Problem
     tool: str
@@ -283,14 +270,14 @@ class Style(ABC):
 
     @abstractmethod
     def problem(self, failed: FailedCall) -> Answer:
-        """Something was asked for that will not happen; Internal stands for whatever we did not expect."""
+        """The answer to a problem of the engine; Internal stands for whatever we did not expect."""
 
     def bad_arguments(self, failed: FailedCall, fault: BadArgument) -> Answer:
         """`fault` is what failed. As any other problem, unless the dialect differs."""
         return self.problem(failed)
 
 
-def still(problem: Problem) -> str:
+def say_not_indexed(problem: Problem) -> str:
     """Which notes an Indexing problem says are not indexed yet, to be added to a dialect's own words."""
     missing = problem.details.get("missing")
     return f"; {say_unread(missing)}" if missing else ""
@@ -344,17 +331,17 @@ class Surface:
     style: Style
     prompts: tuple[Prompt, ...] = ()
     resources: "NoteResources | None" = None
-    coerce: Coerce | None = None  # loosens arguments before the check, as `lenient`; never changes what it is given
-    finish: Callable[[Call, Answer], Answer] | None = None  # a last hand on every successful answer
+    coerce: Coerce | None = None  # before the check; leaves what it is given unchanged
+    finish: Callable[[Call, Answer], Answer] | None = None  # changes every successful answer, last
     guard: Callable[[Call, str], None] | None = None  # before the arguments are looked at: call limits raise Limited
-    counts: bool = False  # `guard` holds callers to limits of its own: the server need not
+    has_own_limits: bool = False  # `guard` limits callers: the server need not
     begin: Callable[[Workspace], None] | None = None  # once, when a workspace is open; calls do not wait for it
     sessions: Literal["required", "offered"] = "offered"  # 2025-era HTTP without `mcp-session-id`: 400, or served
     handshake: bool = False  # a call before `notifications/initialized` is refused (2025 era)
     sse: bool = True  # False: over HTTP always one JSON answer
 
 
-def together(surfaces: Sequence[Surface]) -> dict[str, tuple[Surface, Tool]]:
+def merge_tools(surfaces: Sequence[Surface]) -> dict[str, tuple[Surface, Tool]]:
     """The tools of several surfaces by name; Invalid with the names that two of them claim."""
     tools: dict[str, tuple[Surface, Tool]] = {}
     twice: list[str] = []
@@ -368,17 +355,18 @@ def together(surfaces: Sequence[Surface]) -> dict[str, tuple[Surface, Tool]]:
     return tools
 
 
-MOST_BYTES = 1 << 20
+MAX_ANSWER_BYTES = 1 << 20
 
 
-def fitting(sizes: Iterable[int], room: int) -> int:
+def count_fitting(sizes: Iterable[int], room: int) -> int:
     """How many of them, one after the other, there is room for."""
     return sum(1 for _ in takewhile(lambda end: end <= room, accumulate(sizes)))
 
 
 def whole(entries: Sequence[str], narrow: str, *, separator: str = "\n", around: tuple[str, str] = ("", "")) -> Answer:
     """The entries joined; `narrow` names the argument that asks for fewer."""
-    kept = fitting((len(entry.encode("utf-8", "replace")) + len(separator) for entry in entries), MOST_BYTES)
+    sizes = (len(entry.encode("utf-8", "replace")) + len(separator) for entry in entries)
+    kept = count_fitting(sizes, MAX_ANSWER_BYTES)
     text = around[0] + separator.join(entries[:kept]) + around[1]
     if kept == len(entries):
         return Answer.of(text)

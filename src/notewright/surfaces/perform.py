@@ -1,4 +1,4 @@
-"""One call of one tool, from its arguments to its answer: the same for every surface and every wire."""
+"""Performing one call of one tool, from its arguments to its answer: the same for every surface and every wire."""
 
 import functools
 import logging
@@ -35,7 +35,7 @@ TOO_DEEP = "the arguments are nested too deeply"
 
 
 def perform(surface: Surface, call: Call, name: str, args: Args) -> Answer:
-    """Everything that happens to a call. Raises RpcError where the dialect wants a protocol error, or Cancelled."""
+    """The answer to a call. Raises RpcError where the dialect wants a protocol error, or Cancelled."""
     for tool in surface.tools:
         if tool.name == name:
             break
@@ -46,7 +46,7 @@ def perform(surface: Surface, call: Call, name: str, args: Args) -> Answer:
         if surface.guard is not None:
             surface.guard(call, name)
         args = surface.coerce(tool.schema, args) if surface.coerce else args
-        args = conforming(tool.schema, _validator(tool), args)
+        args = check_arguments(tool.schema, _validator(tool), args)
         if call.cancelled():
             raise Cancelled
         looks = tool.by_index and tool.annotations.get("readOnlyHint")
@@ -56,44 +56,44 @@ def perform(surface: Surface, call: Call, name: str, args: Args) -> Answer:
         if surface.finish is not None and not answer.is_error:
             answer = surface.finish(call, answer)
         is_whole = seen is None or (len(seen) == len(call.used) and not any(seen.values()))
-        return clean(answer if is_whole else _with_unread(call, answer, seen or {}))
+        return without_surrogates(answer if is_whole else _add_unread_notice(call, answer, seen or {}))
     except RpcError:
         raise
     except Exception as error:
-        problem = as_problem(error, name)
+        problem = to_problem(error, name)
         call.refused(problem)
         failed = FailedCall(problem, name, args, call)
         if isinstance(problem, BadArgument):
-            return clean(surface.style.bad_arguments(failed, problem))
-        return clean(surface.style.problem(failed))
+            return without_surrogates(surface.style.bad_arguments(failed, problem))
+        return without_surrogates(surface.style.problem(failed))
     finally:
         noticed.unread = None
 
 
-def _with_unread(call: Call, answer: Answer, noticed: Mapping[Index, Sequence[NotePath]]) -> Answer:
-    """While notes are not indexed yet, what a tool found says which: what they hold may be missing from it."""
+def _add_unread_notice(call: Call, answer: Answer, noticed: Mapping[Index, Sequence[NotePath]]) -> Answer:
+    """Say which notes are not indexed yet: what they hold may be missing from the answer."""
     try:
         left = [path for ws in call.used.values() for path in unread(ws, noticed.get(ws.index))]
     except Problem:  # the call itself is done
         return answer
     if not left or answer.is_error:
         return answer
-    said = f"Still indexing; {say_unread(left)}. What they say may be missing here."
-    return Answer((*answer.blocks, said), meta=answer.meta)
+    notice = f"Still indexing; {say_unread(left)}. What they say may be missing here."
+    return Answer((*answer.blocks, notice), meta=answer.meta)
 
 
-def as_problem(error: Exception, what: str) -> Problem:
-    """What we did not expect goes to the log whole and to the client as nothing but our fault."""
+def to_problem(error: Exception, what: str) -> Problem:
+    """A Problem as it is; an error we did not expect is logged and becomes an Internal without details."""
     if isinstance(error, Problem):
         return error
     log.error("%s failed", what, exc_info=error)
     return Internal("something went wrong here", hint="it is in the server's log")
 
 
-def clean(answer: Answer) -> Answer:
+def without_surrogates(answer: Answer) -> Answer:
     """Lone surrogates (names and text that are not Unicode) become U+FFFD: no wire can carry them."""
     for text in answer.blocks:
-        if not isinstance(text, Image) and not text.isascii() and _has_surrogates(text):
+        if not isinstance(text, Image) and _has_surrogates(text):
             break
     else:
         return answer
@@ -103,15 +103,13 @@ def clean(answer: Answer) -> Answer:
 
 def well_formed(text: str) -> str:
     """The text with U+FFFD in place of lone surrogates."""
-    return _LONE.sub("\ufffd", text) if _has_surrogates(text) else text
+    return _SURROGATES.sub("\ufffd", text) if _has_surrogates(text) else text
 
 
-_LONE = re.compile("[\ud800-\udfff]")
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def _has_surrogates(text: str) -> bool:
-    if text.isascii():
-        return False
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -119,13 +117,13 @@ def _has_surrogates(text: str) -> bool:
     return False
 
 
-def conforming(schema: Schema, validator: jsonschema_rs.Draft202012Validator, args: Args) -> Args:
+def check_arguments(schema: Schema, validator: jsonschema_rs.Draft202012Validator, args: Args) -> Args:
     """The arguments, if the schema takes them; else BadArgument with the mistake to mend first."""
-    plain = True
+    is_plain = True
     for name, value in args.items():
         if name.isascii() and isinstance(value, str) and value.isascii():
             continue
-        plain = False
+        is_plain = False
         flaw = find_json_flaw((name, value))
         if flaw == "surrogate":
             name = well_formed(name)
@@ -134,8 +132,8 @@ def conforming(schema: Schema, validator: jsonschema_rs.Draft202012Validator, ar
             raise BadArgument(TOO_DEEP, flaw, "")
     try:
         if validator.is_valid(args):
-            return args if plain else whole_numbers(args)
-        faults = [_fault(schema, error) for error in validator.iter_errors(args)]
+            return args if is_plain else _convert_whole_floats(args)
+        faults = [_to_bad_argument(schema, error) for error in validator.iter_errors(args)]
     except ValueError:  # nested deeper than the validator goes
         raise BadArgument(TOO_DEEP, "shape", "") from None
     raise min(faults, key=lambda fault: _ORDER.index(fault.fault))
@@ -163,39 +161,30 @@ _KINDS: dict[str, tuple[ArgumentFault, str]] = {
 }
 
 
-def _fault(schema: Schema, error: jsonschema_rs.ValidationError) -> BadArgument:
+def _to_bad_argument(schema: Schema, error: jsonschema_rs.ValidationError) -> BadArgument:
     """One mistake in short words of ours: the validator's own would quote the whole value back."""
-    keyword = error.kind.name
-    if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Required):
-        place = [*error.instance_path, error.kind.property]
-        return BadArgument(f"{_where(place)} is required", "missing", str(place[0]), _where(place))
-    if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.AdditionalProperties):
-        place = [*error.instance_path, error.kind.unexpected[0]]
-        known = list(schema.get("properties", {})) if len(place) == 1 else None
-        return BadArgument(f"{_where(place)} is not known", "unknown", str(place[0]), _where(place), known)
-    place = list(error.instance_path)
-    where, expected = _where(place), _expected(error)
-    fault, words = _KINDS.get(keyword, ("shape", "does not have an allowed form"))
-    message = f"{where or 'the arguments'} {words.format(_spoken(expected))}"
+    kind, place = error.kind, list(error.instance_path)
+    if isinstance(kind, jsonschema_rs.ValidationErrorKind.Required):
+        place.append(kind.property)
+        return BadArgument(f"{_format_place(place)} is required", "missing", str(place[0]), _format_place(place))
+    if isinstance(kind, jsonschema_rs.ValidationErrorKind.AdditionalProperties):
+        place.append(kind.unexpected[0])
+        where, known = _format_place(place), list(schema.get("properties", {})) if len(place) == 1 else None
+        return BadArgument(f"{where} is not known", "unknown", str(place[0]), where, known)
+    fields = ("types", "options", "limit", "pattern", "expected_value")
+    expected: Any = next((getattr(kind, field) for field in fields if hasattr(kind, field)), None)
+    if hasattr(kind, "types") and len(expected) == 1:
+        expected = expected[0]
+    shown = expected
+    if isinstance(expected, list):
+        shown = ", ".join("null" if item is None else str(item) for item in expected)
+    where = _format_place(place)
+    fault, words = _KINDS.get(kind.name, ("shape", "does not have an allowed form"))
+    message = f"{where or 'the arguments'} {words.format(shown)}"
     return BadArgument(message, fault, str(place[0]) if place else "", where, expected)
 
 
-def _expected(error: jsonschema_rs.ValidationError) -> Any:
-    kind = error.kind
-    for field in ("types", "options", "limit", "pattern", "expected_value"):
-        if hasattr(kind, field):
-            value = getattr(kind, field)
-            return value[0] if field == "types" and len(value) == 1 else value
-    return None
-
-
-def _spoken(expected: Any) -> str:
-    if isinstance(expected, list):
-        return ", ".join("null" if item is None else str(item) for item in expected)
-    return str(expected)
-
-
-def _where(place: list[str | int]) -> str:
+def _format_place(place: list[str | int]) -> str:
     """`["edits", 2, "with"]` is `edits[2].with`."""
     steps = (f"[{step}]" if isinstance(step, int) else f".{well_formed(step)}" for step in place)
     return "".join(steps).removeprefix(".")
@@ -221,17 +210,17 @@ def find_json_flaw(value: Any) -> Literal["surrogate", "shape"] | None:
     return "shape"
 
 
-def whole_numbers(args: Args) -> Args:
-    """JSON knows one kind of number: what is written 3.0 where a number is wanted is 3."""
+def _convert_whole_floats(args: Args) -> Args:
+    """JSON knows one kind of number: 3.0 is 3."""
     whole = {name: int(value) for name, value in args.items() if isinstance(value, float) and value.is_integer()}
     return {**args, **whole} if whole else args
 
 
-_WORDS = {"true": True, "false": False}
+_TRUTH_VALUES = {"true": True, "false": False}
 
 
-def lenient(schema: Schema, args: Args) -> Args:
-    """Numbers and truth values that were written as text are taken for what the schema wants them to be."""
+def coerce_leniently(schema: Schema, args: Args) -> Args:
+    """Convert numbers and truth values that were written as text to what the schema wants."""
     loosened = dict(args)
     for name, value in args.items():
         wanted = schema.get("properties", {}).get(name, {}).get("type")
@@ -239,6 +228,6 @@ def lenient(schema: Schema, args: Args) -> Args:
             continue
         if wanted == "integer" and value.strip().removeprefix("-").isdecimal() and len(value) < 20:
             loosened[name] = int(value)
-        elif wanted == "boolean" and value.strip().lower() in _WORDS:
-            loosened[name] = _WORDS[value.strip().lower()]
+        elif wanted == "boolean" and value.strip().lower() in _TRUTH_VALUES:
+            loosened[name] = _TRUTH_VALUES[value.strip().lower()]
     return loosened

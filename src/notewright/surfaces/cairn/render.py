@@ -20,7 +20,7 @@ from notewright.notes.parse.tags import list_property_tags
 from notewright.notes.path import without_md
 from notewright.notes.times import format_utc, parse_time
 from notewright.notes.words import query_words
-from notewright.surfaces.base import Answer, Args, FailedCall, Style, still
+from notewright.surfaces.base import Answer, Args, FailedCall, Style, say_not_indexed
 from notewright.surfaces.perform import well_formed
 
 CONTEXT = 160  # characters of the line around a link
@@ -205,5 +205,6 @@ def said_of(problem: Problem, args: Args) -> tuple[str | None, str]:
         case "forbidden", _:
             return None, f"Writing to '{path}' is not allowed. {problem.hint}"
         case "indexing", _:
-            return None, f"still indexing ({details.get('done')} of {details.get('total')}){still(problem)}, try again"
+            done = f"{details.get('done')} of {details.get('total')}"
+            return None, f"still indexing ({done}){say_not_indexed(problem)}, try again"
     return None, str(problem)

@@ -352,7 +352,7 @@ def _taken_back(
         since = since_time(args["since"], ws.timezone)
         return undo_since(ws, since, client=call.actor.client, user=call.actor.user, dry_run=dry_run)
 
-    return list(ask_each(workspaces, lambda ws: Places(call).asked(ws, undone)))
+    return list(ask_each(workspaces, lambda ws: Places(call).ask(ws, undone)))
 
 
 DESTRUCTIVE = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": False}

@@ -82,7 +82,13 @@ def _head_line(asked: str, counts: Hits, shown: int) -> str:
 
 def grep(call: Call, args: Args) -> str:
     """Every line that matches a regular expression. For exact strings, names, patterns; use search for topics."""
-    places, limit, looked = Places(call), args.get("limit", 50), call.counting("notes looked into")
+    places, limit, looked_into = Places(call), args.get("limit", 50), 0
+
+    def report(count: int) -> None:
+        nonlocal looked_into
+        looked_into += count
+        call.report(looked_into, None, f"{looked_into} notes looked into")
+
     asked = Grep(
         args["pattern"],
         glob=args.get("glob"),
@@ -91,7 +97,7 @@ def grep(call: Call, args: Args) -> str:
         limit=limit,
         spans=1,
         cancelled=call.cancelled,
-        told=looked,
+        told=report,
     )
     folders = places.folders(args.get("folder", ""))
     if len(folders) > 1:
@@ -176,7 +182,7 @@ def links(call: Call, args: Args) -> str:
         return _broken_links(places, args["path"])
     place = places.locate(args["path"])
     ws = place.ws
-    report = places.asked(ws, links_of, place.path, direction, args.get("depth", 1))
+    report = places.ask(ws, links_of, place.path, direction, args.get("depth", 1))
     lines = [f"{places.show(ws, place.path)}: {_count_links(report, direction)}"]
     lines += [words.link("←", places.show(ws, one.source), one, f"L{one.line}") for one in report.incoming]
     lines += [_render_outgoing(places, place, one) for one in report.outgoing]

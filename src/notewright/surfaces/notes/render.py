@@ -19,7 +19,7 @@ from notewright.notes.model import Note
 from notewright.notes.parse.headings import list_sections
 from notewright.notes.times import format_utc
 from notewright.surfaces.arguments import OffsetPage, day
-from notewright.surfaces.base import fitting
+from notewright.surfaces.base import count_fitting
 
 MOST_CHARS = 24_000
 LAST_LINES = 300  # characters kept free for the lines that say what was left out
@@ -51,7 +51,7 @@ def paged(head: str, items: Sequence[str], page: OffsetPage, left: int, thing: s
     """The items that fit below a head line, of `left` that there are from here on; then how to get the rest."""
     room, kept = MOST_CHARS - LAST_LINES - len(head), len(items)
     if sum(map(len, items)) + kept > room:
-        kept = fitting((len(item) + 1 for item in items), room)
+        kept = count_fitting((len(item) + 1 for item in items), room)
     rest = [f'[{amount(left - kept, thing, many)}: cursor="{page.cursor(kept)}"]'] if left > kept else []
     return "\n".join([head, *items[:kept], *rest])
 

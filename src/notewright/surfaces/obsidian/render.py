@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from notewright.errors import Problem, codes
 from notewright.notes.path import NotePath
-from notewright.surfaces.base import Answer, Args, FailedCall, Style, fitting, still, whole
+from notewright.surfaces.base import Answer, Args, FailedCall, Style, count_fitting, say_not_indexed, whole
 
 MOST_QUOTED = 1_000  # characters of an argument that a refusal repeats
 MOST_TAGS = 24_000  # characters of tags in the block
@@ -112,7 +112,7 @@ def _missing(problem: Problem, args: Args) -> str:
 
 def _indexing(problem: Problem, args: Args) -> str:
     done, total = problem.details.get("done", 0), problem.details.get("total") or "?"
-    return f"still indexing ({done} of {total}){still(problem)}, try again"
+    return f"still indexing ({done} of {total}){say_not_indexed(problem)}, try again"
 
 
 _OWN_WORDS: Mapping[str, Wording] = {
@@ -191,5 +191,5 @@ def _on_one_line(value: Any) -> str:
 
 
 def _some(tags: Sequence[str]) -> str:
-    shown = fitting((len(tag) + 2 for tag in tags), MOST_TAGS)
+    shown = count_fitting((len(tag) + 2 for tag in tags), MOST_TAGS)
     return ", ".join(tags[:shown]) + (f" … and {len(tags) - shown} more" if shown < len(tags) else "")

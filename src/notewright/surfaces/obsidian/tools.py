@@ -30,7 +30,7 @@ from notewright.surfaces.base import Answer, Args, Call, Session, Surface
 from notewright.surfaces.obsidian import change
 from notewright.surfaces.obsidian import render as words
 from notewright.surfaces.obsidian.render import takes
-from notewright.surfaces.perform import lenient
+from notewright.surfaces.perform import coerce_leniently
 from notewright.surfaces.schema import tool
 
 MODES = ("name", "name_partial", "content", "tag")
@@ -63,7 +63,7 @@ def begin(ws: Workspace) -> None:
 def prepare(call: Call, tool: str) -> None:
     """Make the block before the first call changes anything. A large vault may not be indexed yet: then it comes with
     a later answer, so that reading need not wait."""
-    if not call.session.did(CONTEXT):
+    if not call.session.has_done(CONTEXT):
         with suppress(Indexing):
             context(call.workspace, _patience(call.session))
 
@@ -78,7 +78,7 @@ def _patience(session: Session) -> float:
 
 def with_context(call: Call, answer: Answer) -> Answer:
     """The first answer of a session carries the block."""
-    if call.session.did(CONTEXT):
+    if call.session.has_done(CONTEXT):
         return answer
     try:
         told = context(call.workspace, 0)
@@ -233,7 +233,7 @@ SURFACE = Surface(
     words.INSTRUCTIONS,
     TOOLS,
     words.ObsidianStyle(),
-    coerce=lenient,
+    coerce=coerce_leniently,
     finish=with_context,
     guard=prepare,
     begin=begin,

@@ -18,7 +18,7 @@ from notewright.errors import Invalid, NotFound
 from notewright.notes.glob import compile_glob
 from notewright.notes.path import NotePath, path_problem
 from notewright.stores.base import Entry
-from notewright.surfaces.base import MOST_BYTES, Answer, Args, Call, Surface, Tool, whole
+from notewright.surfaces.base import MAX_ANSWER_BYTES, Answer, Args, Call, Surface, Tool, whole
 from notewright.surfaces.octarine import render as words
 from notewright.surfaces.schema import CHANGES, LOOKS, field, flag, takes, text, tool
 
@@ -156,7 +156,7 @@ def _render_results(
 ) -> tuple[list[dict[str, Any]], bool]:
     """The results of a page, and whether some matches are left out: all are shown until they would fill a mebibyte, and
     at least the first of every note."""
-    room, cut = MOST_BYTES, False
+    room, cut = MAX_ANSWER_BYTES, False
     shown: list[dict[str, Any]] = []
     for one in found.notes:
         call.stop_if_cancelled()
@@ -311,5 +311,5 @@ def surface(limiter: RateLimits | None = None, settings: Octarine | None = None)
         if limiter is not None and held.rate_limits:
             limiter.count(f"octarine {tool} {call.caller}", [windows[tool]])
 
-    counts = limiter is not None and held.rate_limits
-    return Surface("octarine", INSTRUCTIONS, _tools(held), words.Envelope(), guard=guard, counts=counts)
+    is_limited = limiter is not None and held.rate_limits
+    return Surface("octarine", INSTRUCTIONS, _tools(held), words.Envelope(), guard=guard, has_own_limits=is_limited)

@@ -21,7 +21,7 @@ from notewright.notes.glob import compile_glob, glob_literals
 from notewright.notes.path import NotePath, path_problem
 from notewright.notes.times import format_utc
 from notewright.surfaces.base import (
-    MOST_BYTES,
+    MAX_ANSWER_BYTES,
     Answer,
     Args,
     BadArgument,
@@ -30,7 +30,7 @@ from notewright.surfaces.base import (
     Schema,
     Style,
     Surface,
-    rate_limited,
+    rate_limited_error,
 )
 from notewright.surfaces.http_status import STATUS
 from notewright.surfaces.resources import NoteResources
@@ -74,7 +74,7 @@ class Numbered(Style):
         wait, limit, name = details["retry_after"], details["limit"], details["name"]
         said = f"Rate limit exceeded: {limit} tool calls per {name}. Retry after {wait} seconds."
         if failed.call.transport == "http":
-            raise rate_limited(failed.problem, said)
+            raise rate_limited_error(failed.problem, said)
         return Answer.error(f"Error 429: {said}", meta={"code": 429})
 
 
@@ -268,8 +268,8 @@ def _count(args: Args, name: str, *, least: int = 1) -> int | None:
 
 def _array(rows: list[dict[str, Any]], total: int, late: bool = False) -> Answer:
     text, kept = json.dumps(rows, ensure_ascii=False, indent=2), len(rows)
-    while kept and len(text) > MOST_BYTES:
-        kept = min(kept - 1, kept * MOST_BYTES // len(text))
+    while kept and len(text) > MAX_ANSWER_BYTES:
+        kept = min(kept - 1, kept * MAX_ANSWER_BYTES // len(text))
         text = json.dumps(rows[:kept], ensure_ascii=False, indent=2)
     cut = late or kept < total
     return Answer.of(text, meta={"truncated": True, "total": total} if cut else None)
@@ -330,7 +330,7 @@ def surface(limiter: RateLimits | None = None) -> Surface:
         resources=NoteResources("file:///", notes_only=False, whole_library=False, audience=("user",)),
         coerce=_drop_when_deleting,
         guard=guard,
-        counts=limiter is not None,
+        has_own_limits=limiter is not None,
         sessions="required",
         sse=False,
     )
