@@ -84,10 +84,10 @@ def _kind(text: str, blocks: Blocks, child: int | Leaf) -> str:
         if child.kind == PARAGRAPH and _FOOTNOTE.match(text, child.start):
             return "footnoteDefinition"
         return _KINDS.get(child.kind, child.kind)
-    holder = blocks.holders[child]
-    if holder.mark != ">":
+    container = blocks.containers[child]
+    if container.mark != ">":
         return "list"
-    return "callout" if _CALLOUT.match(text, holder.start) else "blockquote"
+    return "callout" if _CALLOUT.match(text, container.start) else "blockquote"
 
 
 def list_items(note: Note) -> list[ListItem]:
@@ -97,17 +97,17 @@ def list_items(note: Note) -> list[ListItem]:
     tree = Tree(blocks)
     ends = {index: end for siblings in tree.children.values() for index, end in _item_ends(lines, tree, siblings)}
     found = []
-    for index, holder in enumerate(blocks.holders):
-        if holder.mark != ">":
-            task = _TASK.match(text, _content(text, holder))
-            above = blocks.holders[holder.parent] if holder.parent >= 0 else None
+    for index, container in enumerate(blocks.containers):
+        if container.mark != ">":
+            task = _TASK.match(text, _content(text, container))
+            above = blocks.containers[container.parent] if container.parent >= 0 else None
             parent = lines.at(above.start) if above is not None and above.mark != ">" else None
-            found.append(ListItem(lines.at(holder.start), ends[index], task[1] if task else None, parent))
+            found.append(ListItem(lines.at(container.start), ends[index], task[1] if task else None, parent))
     return found
 
 
-def _content(text: str, holder: Container) -> int:
-    place = holder.start + 1 if holder.mark in "-+*" else text.index(holder.mark, holder.start) + 1
+def _content(text: str, container: Container) -> int:
+    place = container.start + 1 if container.mark in "-+*" else text.index(container.mark, container.start) + 1
     while text[place : place + 1] in (" ", "\t"):
         place += 1
     return place
@@ -116,19 +116,19 @@ def _content(text: str, holder: Container) -> int:
 def _item_ends(lines: LineNumbers, tree: Tree, siblings: list[int | Leaf]) -> Iterator[tuple[int, int]]:
     """The last line of each item among `siblings`, items below it left out, a blank line before the next taken in."""
     for place, child in enumerate(siblings):
-        if isinstance(child, Leaf) or tree.blocks.holders[child].mark == ">":
+        if isinstance(child, Leaf) or tree.blocks.containers[child].mark == ">":
             continue
-        holder = tree.blocks.holders[child]
+        container = tree.blocks.containers[child]
         below = next((c for c in tree.children.get(child, []) if not isinstance(c, Leaf)), None)
         if below is not None:
-            start = tree.blocks.holders[below].start
-            yield child, max(lines.at(start) - 1, lines.at(holder.start))
+            start = tree.blocks.containers[below].start
+            yield child, max(lines.at(start) - 1, lines.at(container.start))
             continue
-        last = lines.at(max(holder.end - 1, holder.start))
+        last = lines.at(max(container.end - 1, container.start))
         after = siblings[place + 1] if place + 1 < len(siblings) else None
         if _goes_on(tree, child, after):
-            last = min(last + 1, lines.at(tree.blocks.holders[after].start) - 1)
-        yield child, max(last, lines.at(holder.start))
+            last = min(last + 1, lines.at(tree.blocks.containers[after].start) - 1)
+        yield child, max(last, lines.at(container.start))
 
 
 def rename_block(

@@ -131,7 +131,7 @@ def test_one_look_up_by_last_segment_is_enough() -> None:
 def cairn(target: str, **found: str) -> str | None:
     names = InMemoryNames()
     for path, (kind, key) in ((path, pair.split("=", 1)) for path, pair in found.items()):
-        names.known[kind, key].append(NotePath(path + ".md"))
+        names.paths_by_key[kind, key].append(NotePath(path + ".md"))
     return resolve(target, NotePath("x.md"), names, CAIRN)
 
 

@@ -53,7 +53,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (filing, large_notes):
         monkeypatch.setattr(module, "LARGE_BYTES", 200)
     monkeypatch.setattr(parser, "LARGE_CHARS", 200)
-    monkeypatch.setattr(parser, "MOST_MARKS", 50)
+    monkeypatch.setattr(parser, "MAX_MARKS", 50)
 
 
 def hurried(ws: Workspace) -> Workspace:
@@ -130,7 +130,7 @@ def test_what_was_not_indexed_when_a_server_ended_is_by_the_next(workspace, monk
 
 
 def test_a_note_that_holds_too_much_is_found_by_name_and_words_and_its_links_are_followed(workspace) -> None:
-    ws = workspace({"Tea.md": "leaves\n", "Huge.md": "pebble [[Tea]] [[Pot]]\n" + "[[x]]" * (parser.MOST_MARKS // 2)})
+    ws = workspace({"Tea.md": "leaves\n", "Huge.md": "pebble [[Tea]] [[Pot]]\n" + "[[x]]" * (parser.MAX_MARKS // 2)})
     wait_for_texts(ws, 120)
     assert found(ws, "pebble") == ["Huge.md"]
     assert ws.index.links_from(["Huge.md"]) == []

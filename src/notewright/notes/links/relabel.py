@@ -26,38 +26,32 @@ def rename_heading(
     heading = require_section(note, old).heading
     new, place = new.strip(), note.text.find(heading.text, heading.start, heading.end)
     own = Splice(place, place + len(heading.text), new)
-    fresh = parse(note.path, apply_splices(note.text, [own])) if new and place >= 0 else note
-    at = note.headings.index(heading)
-    if len(fresh.headings) != len(note.headings) or fresh.headings[at].text != new:
+    after = parse(note.path, apply_splices(note.text, [own])) if new and place >= 0 else note
+    at, key = note.headings.index(heading), heading_key(heading.text)
+    if len(after.headings) != len(note.headings) or after.headings[at].text != new:
         raise Invalid(f"{new!r} cannot be a heading there", hint="use one line of text", what="to")
 
-    def followed(link: Link) -> str | None:
+    def find_subpath(link: Link) -> str | None:
         found = find_section(note, link.subpath)
         if found is None:
             return None
         index = note.headings.index(found.heading)
-        for subpath in (_with_new_part(note, index, at, link.subpath, new), link.subpath, _chain(fresh, index)):
-            there = find_section(fresh, subpath)
-            if there is not None and fresh.headings.index(there.heading) == index:
+        ancestors, chain = _with_ancestors(note, index), _with_ancestors(after, index)
+        replaced = link.subpath
+        if at in ancestors:  # the renamed heading's part of the subpath
+            parts = link.subpath.split("#")
+            replaced = "#".join(_in_link(new) if part and heading_key(part) == key else part for part in parts)
+        whole = "".join("#" + _in_link(after.headings[place].text) for place in chain)
+        for subpath in (replaced, link.subpath, whole):
+            found_after = find_section(after, subpath)
+            if found_after is not None and after.headings.index(found_after.heading) == index:
                 return subpath
         raise Exists(f"{note.path} has a heading {new!r} already", hint="choose another text", path=note.path)
 
-    return rewrite_subpaths(note, own, find_subpath_links(note, names, notes, policy), followed)
+    return rewrite_subpaths(note, own, find_subpath_links(note, names, notes, policy), find_subpath)
 
 
-def _with_new_part(note: Note, index: int, renamed: int, subpath: str, new: str) -> str:
-    """The subpath of the heading at `index` with the renamed one's part replaced, if it has one."""
-    key, line = heading_key(note.headings[renamed].text), _ancestry(note, index)
-    if renamed not in line:
-        return subpath
-    return "#".join(_in_link(new) if part and heading_key(part) == key else part for part in subpath.split("#"))
-
-
-def _chain(note: Note, index: int) -> str:
-    return "".join("#" + _in_link(note.headings[place].text) for place in _ancestry(note, index))
-
-
-def _ancestry(note: Note, index: int) -> list[int]:
+def _with_ancestors(note: Note, index: int) -> list[int]:
     """The heading at `index` and those it stands below, the highest first."""
     return [*list(heading_ancestors(note.headings))[index], index]
 
@@ -71,17 +65,17 @@ def rename_tag(notes: Iterable[Note], old: str, new: str, *, nested: bool = True
     old, new = old.strip().removeprefix("#"), new.strip().removeprefix("#")
     if not is_tag(new) or new == old:
         raise Invalid(f"{new!r} cannot be a new tag", hint="use letters, digits, - _ and /", what="to")
-    return tuple(made for made in (_retagged(note, old, new, nested) for note in notes) if made is not None)
-
-
-def _retagged(note: Note, old: str, new: str, nested: bool) -> RewrittenFile | None:
-    key, depth, splices = tag_key(old), old.count("/") + 1, set()
-    for tag in note.tags:
-        head = "/".join(tag.name.split("/")[:depth])
-        whole = len(head) == len(tag.name)
-        if tag_key(head) == key and (whole or nested) and note.text.startswith(head, tag.start) and tag.end > tag.start:
-            splices.add(Splice(tag.start, tag.start + len(head), new))
-    return RewrittenFile(note.path, note.path, apply_splices(note.text, splices), len(splices)) if splices else None
+    key, depth, texts = tag_key(old), old.count("/") + 1, []
+    for note in notes:
+        splices = set()
+        for tag in note.tags:
+            head = "/".join(tag.name.split("/")[:depth])
+            renamed = tag_key(head) == key and (nested or head == tag.name)
+            if renamed and note.text.startswith(head, tag.start) and tag.end > tag.start:
+                splices.add(Splice(tag.start, tag.start + len(head), new))
+        if splices:
+            texts.append(RewrittenFile(note.path, note.path, apply_splices(note.text, splices), len(splices)))
+    return tuple(texts)
 
 
 # ---- links to a place in a note -----------------------------------------------------------------------
@@ -99,14 +93,14 @@ def find_subpath_links(note: Note, names: Names, notes: Iterable[Note], policy: 
 
 
 def rewrite_subpaths(
-    note: Note, own: Splice, links: list[tuple[Note, Link]], followed: Callable[[Link], str | None]
+    note: Note, own: Splice, links: list[tuple[Note, Link]], find_subpath: Callable[[Link], str | None]
 ) -> tuple[RewrittenFile, ...]:
     """The note with its own change, and every text with a link whose subpath is a new one."""
     texts = [RewrittenFile(note.path, note.path, apply_splices(note.text, [own]), 0)]
     for path, group in groupby(links, lambda pair: pair[0].path):
         pairs = list(group)
         source = pairs[0][0]
-        news = [(link, followed(link)) for _, link in pairs]
+        news = [(link, find_subpath(link)) for _, link in pairs]
         splices = {_subpath(source.text, link, new) for link, new in news if new is not None and new != link.subpath}
         if path == note.path:
             apart = [each for each in splices if each.end <= own.start or each.start >= own.end]

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from posixpath import relpath
 
 from notewright.errors import Exists, Invalid, NotFound
@@ -23,9 +24,11 @@ from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath, path_key, with_md, without_md
 
 Moves = Mapping[NotePath, NotePath]
+Rewrite = Callable[[str], tuple[str, int]]  # a text with its links rewritten, and how many they were
 _HEX = re.compile(r"%(?=[0-9A-Fa-f]{2})")
 _ENTITY_START = re.compile(r"&(?=#?\w+;)")
-FEW_MOVES = 20  # paths that a text is searched for one by one
+MAX_MOVES_SEARCHED = 20  # paths that a text is searched for one by one
+_ENDS_A_LINK = re.compile(r"[][|]")  # in a display text they could be taken for the link's own
 _JSON_STRING = re.compile(r'(?P<key>"text"\s*:\s*)?(?P<string>"(?:[^"\\]|\\.)*")(?P<colon>\s*:)?')
 _YAML_VALUE = re.compile(
     r"""(?:[:,\[-][ \t]+|\[)"""
@@ -45,10 +48,10 @@ class RewrittenFile:
 
 
 def plan_moves(old: str, new: str, paths: Collection[NotePath]) -> dict[NotePath, NotePath]:
-    """What moves where when `old`, a note (`.md` optional), a file or a folder, becomes `new`.
+    """The new path of every file that moves when `old`, a note (`.md` optional), a file or a folder, becomes `new`.
 
-    `new` ending in `/` is a folder to move into. NotFound and Exists as one would think; a change of case alone is
-    no collision.
+    `new` ending in `/` is a folder to move into. Raises NotFound and Exists; a change of case alone is no
+    collision.
     """
     known = set(paths)
     target = new + old.rstrip("/").rpartition("/")[2] if new.endswith("/") else new
@@ -64,43 +67,36 @@ def plan_moves(old: str, new: str, paths: Collection[NotePath]) -> dict[NotePath
             raise Invalid(f"{old} cannot move into itself", what="to")
     if not moves:
         raise NotFound(f"there is no {old}", what="note", path=old)
-    _refuse_collisions(moves, known)
-    return moves
-
-
-def _refuse_collisions(moves: Moves, known: Collection[NotePath]) -> None:
     staying = {path_key(path): path for path in known if path not in moves}
     for place in moves.values():
         twin = staying.get(path_key(place))
         if twin is not None:
             raise Exists(f"{twin} is there already", hint="choose another name", path=twin)
+    return moves
 
 
 def affected_keys(moves: Moves) -> set[str]:
-    """The link keys whose meaning a move can change: only links with one of these, and the moved notes, matter."""
+    """The keys of links that a move can change the meaning of. Other links matter in moved notes only."""
     return {key for pair in moves.items() for path in pair for key in name_keys(path)}
 
 
-_ENDS_A_LINK = re.compile(r"[][|]")  # in a display text they could be taken for the link's own
-
-
 class _MovedNames(Names):
-    """Names as they will be: those of before with some paths moved. An index is asked once for each key.
+    """The names after a move. An index is asked once for each key.
 
-    Paths alone: no policy that a rename is planned by looks at aliases, titles or slugs."""
+    Paths only: no policy that a rename is planned with looks at aliases, titles or slugs."""
 
     def __init__(self, before: Names, moves: Moves) -> None:
         self.before, self.moves = before, moves
         self.known: dict[str, Sequence[NotePath]] = {}
-        self.arriving: dict[str, list[NotePath]] = {}
+        self.moved_here: dict[str, list[NotePath]] = {}
         for new in moves.values():
             for key in name_keys(new):
-                self.arriving.setdefault(key, []).append(new)
+                self.moved_here.setdefault(key, []).append(new)
 
     def by_name(self, key: str) -> Sequence[NotePath]:
         if key not in self.known:
             staying = [path for path in self.before.by_name(key) if path not in self.moves]
-            self.known[key] = [*staying, *self.arriving.get(key, ())]
+            self.known[key] = [*staying, *self.moved_here.get(key, ())]
         return self.known[key]
 
 
@@ -118,10 +114,11 @@ def plan_rename(
     """
     before = _MovedNames(names, {})
     planner = _Planner(moves, before, _MovedNames(before, moves), policy, affected_keys(moves))
-    planned = [planner.rewritten(note) for note in notes]
+    planned = [planner.rewrite_note(note) for note in notes]
     for path, text in (others or {}).items():
-        new, count = _rewritten_references(path, text, moves, partial(planner.part, path))
-        if count:
+        found = _find_references(path, text, moves, partial(planner.rewrite_card, path))
+        if count := sum(count for _, count in found):
+            new = apply_splices(text, [splice for splice, _ in found])
             planned.append(RewrittenFile(path, moves.get(path, path), new, count))
     return tuple(each for each in planned if each is not None)
 
@@ -137,15 +134,16 @@ class _Planner:
     policy: LinkPolicy
     keys: set[str]
 
-    def rewritten(self, note: Note) -> RewrittenFile | None:
-        text, count = self._follow(note)
+    def rewrite_note(self, note: Note) -> RewrittenFile | None:
+        text, count = self.rewrite_links(note)
         return RewrittenFile(note.path, self.moves.get(note.path, note.path), text, count) if count else None
 
-    def part(self, path: NotePath, text: str) -> tuple[str, int]:
-        """Text that stands inside another file, such as a card of a canvas."""
-        return self._follow(parse(path, text))
+    def rewrite_card(self, path: NotePath, text: str) -> tuple[str, int]:
+        """The same for Markdown inside another file, such as a card of a canvas."""
+        return self.rewrite_links(parse(path, text))
 
-    def _follow(self, note: Note) -> tuple[str, int]:
+    def rewrite_links(self, note: Note) -> tuple[str, int]:
+        """The text after the moves and how many links in it changed."""
         here = self.moves.get(note.path, note.path)
         meant = [self._resolve(link, note.path) for link in note.links]
         changes = [
@@ -161,7 +159,7 @@ class _Planner:
         return text, sum(map(bool, changes))
 
     def _resolve(self, link: Link, source: NotePath) -> NotePath | None:
-        """What a link means that this move may change, else None."""
+        """The file a link leads to if this move may change that, else None."""
         if source not in self.moves and link_key(link.target) not in self.keys:
             return None
         return resolve(link.target, source, self.names, self.policy)
@@ -187,21 +185,17 @@ class _Planner:
     def _target(self, link: Link, meant: NotePath, goal: NotePath, source: NotePath, here: NotePath) -> str:
         """The target in the form it had, else the path, else whatever leads there."""
         for target in _forms(link.target, meant, goal, source, here):
-            if "/" not in target and not self._unique(goal):
-                continue
+            is_bare = "/" in goal and "/" not in target  # at the root the bare name is the path
+            if is_bare and {path for key in name_keys(goal) for path in self.after.by_name(key)} != {goal}:
+                continue  # it could mean another file
             if resolve(target, here, self.after, self.policy) == goal:
                 return target
         raise Invalid(
             f"no link in {source} could mean {goal}", hint="choose another name", what="to", path=source, to=goal
         )
 
-    def _unique(self, goal: NotePath) -> bool:
-        """Whether a bare name can mean nothing else; at the root the bare name is the path."""
-        bearing = {path for key in name_keys(goal) for path in self.after.by_name(key)}
-        return bearing == {goal} or "/" not in goal
-
     def _verify(self, old: Note, new: Note, meant: Sequence[NotePath | None]) -> None:
-        """Read the new text: the same links, each leading where it led."""
+        """Refuse a new text unless it has the same links, each leading where it led."""
         same = len(new.links) == len(meant) and all(
             path is None or resolve(link.target, new.path, self.after, self.policy) == self.moves.get(path, path)
             for link, path in zip(new.links, meant, strict=True)
@@ -220,7 +214,7 @@ class _Planner:
 
 
 def _forms(target: str, meant: NotePath, goal: NotePath, source: NotePath, here: NotePath) -> Iterator[str]:
-    """Ways to write a link to `goal`, the one most like the old target first."""
+    """The ways to write a link to `goal`, the one most like the old target first."""
     ending = not meant.is_note or target[-3:].lower() == ".md"
     path = str(goal) if ending or not goal.is_note else without_md(goal)
     name = path.rpartition("/")[2]
@@ -231,19 +225,15 @@ def _forms(target: str, meant: NotePath, goal: NotePath, source: NotePath, here:
     elif "/" not in target:
         yield name
     else:
-        yield from _path_forms(target, path, meant, source, here)
+        key, spelled = path_key(without_md(target)), path_key(without_md(meant))
+        if key == spelled:
+            yield path
+        elif source.folder and path_key(source.folder) + "/" + key == spelled:  # relative, as Markdown elsewhere has it
+            beside = relpath(path, here.folder or ".")
+            yield _dotted(path, here) if beside.startswith("..") else beside
+        else:
+            yield "/".join(path.split("/")[-len(target.split("/")) :])
     yield from (path, str(goal), "/" + path, "/" + goal, _dotted(path, here), _dotted(goal, here))
-
-
-def _path_forms(target: str, path: str, meant: NotePath, source: NotePath, here: NotePath) -> Iterator[str]:
-    key, spelled = path_key(without_md(target)), path_key(without_md(meant))
-    if key == spelled:
-        yield path
-    elif source.folder and path_key(source.folder) + "/" + key == spelled:  # relative, as Markdown elsewhere has it
-        beside = relpath(path, here.folder or ".")
-        yield _dotted(path, here) if beside.startswith("..") else beside
-    else:
-        yield "/".join(path.split("/")[-len(target.split("/")) :])
 
 
 def _dotted(path: str, here: NotePath) -> str:
@@ -272,18 +262,10 @@ def _destination(target: str, *, angled: bool) -> str:
     target = first.replace(":", "%3A") + slash + rest
     if angled:
         return target
-    if not _balanced(target):
+    depths = list(accumulate((sign == "(") - (sign == ")") for sign in target))
+    if not all(0 <= depth <= 2 for depth in depths) or (depths and depths[-1]):  # of a definition, no deeper is read
         target = target.replace("(", "%28").replace(")", "%29")
     return re.sub(r"\s", lambda blank: "".join(f"%{byte:02X}" for byte in blank[0].encode()), target)
-
-
-def _balanced(text: str) -> bool:
-    depth = 0
-    for sign in text:
-        depth += (sign == "(") - (sign == ")")
-        if depth not in (0, 1, 2):  # deeper than that, a definition's destination is not read
-            return False
-    return depth == 0
 
 
 def _display_place(text: str, link: Link) -> int:
@@ -305,23 +287,17 @@ def _display_place(text: str, link: Link) -> int:
 # ---- files that are no notes: paths and cards in `.canvas`, plain paths in `.base` ---------------------
 
 
-def _rewritten_references(
-    path: NotePath, text: str, moves: Moves, follow: Callable[[str], tuple[str, int]]
-) -> tuple[str, int]:
-    """The text with every reference to what moved, and how many there were. `follow` rewrites Markdown in cards."""
+def _find_references(path: NotePath, text: str, moves: Moves, rewrite: Rewrite) -> list[tuple[Splice, int]]:
+    """The splices for every reference to a moved file, each with how many it stands for. `rewrite` is for Markdown."""
     kind = path.lower().rpartition(".")[2]
-    if kind == "canvas":
-        splices = _in_canvas(text, moves, follow)
-    elif kind == "base":
-        splices = _in_base(text, moves)
-    else:
-        return text, 0
-    return apply_splices(text, [splice for splice, _ in splices]), sum(count for _, count in splices)
+    return _in_canvas(text, moves, rewrite) if kind == "canvas" else _in_base(text, moves) if kind == "base" else []
 
 
-def _in_canvas(text: str, moves: Moves, follow: Callable[[str], tuple[str, int]]) -> list[tuple[Splice, int]]:
+def _in_canvas(text: str, moves: Moves, rewrite: Rewrite) -> list[tuple[Splice, int]]:
     found: list[tuple[Splice, int]] = []
-    is_plain = len(moves) <= FEW_MOVES and "\\" not in text and '"text"' not in text  # no card, every path as it is
+    is_plain = (
+        len(moves) <= MAX_MOVES_SEARCHED and "\\" not in text and '"text"' not in text
+    )  # no card, every path as it is
     if is_plain and not any(f'"{path}"' in text for path in moves):
         return found  # as most canvases of a large vault, of which every rename reads all
     for match in _JSON_STRING.finditer(text):
@@ -334,7 +310,7 @@ def _in_canvas(text: str, moves: Moves, follow: Callable[[str], tuple[str, int]]
             continue
         if not value:
             continue
-        new, count = follow(value) if match["key"] else (moves.get(value, value), 1)
+        new, count = rewrite(value) if match["key"] else (moves.get(value, value), 1)
         if new != value:
             written = json.dumps(new, ensure_ascii=string.isascii() and not value.isascii())
             found.append((Splice(*match.span("string"), written), count))

@@ -1,8 +1,7 @@
 """Which note a link means: Obsidian's rules, and the other surfaces' rules as small policies over the same names.
 
-A policy is a row of steps. Each step looks at the link and either passes it on or decides, so that a policy reads
-from left to right like the sentence that describes it. Only names are looked at, never texts, so that the whole
-question costs one look-up by the target's last segment.
+A policy is a list of steps. The first step that returns candidates, or an empty list, decides. Steps look at names
+only, never at texts, so that resolving a link costs one look-up by the target's last segment.
 """
 
 import posixpath
@@ -20,36 +19,41 @@ _NOT_ALPHANUMERIC = re.compile(r"[\W_]+")
 
 
 class Resolution(NamedTuple):
-    """What a link means, and whether others could be meant as well."""
+    """The path a link means, and whether others could be meant as well."""
 
     path: NotePath | None
     ambiguous: bool  # nothing but the order of code points chose it
 
 
 class LinkQuery(NamedTuple):
-    """One link being asked about."""
+    """A link to resolve, and what the steps look at."""
 
     target: str
     source: NotePath
-    named: Sequence[NotePath]  # what bears the target's last segment, looked up once
+    named: Sequence[NotePath]  # the paths with the target's last segment, looked up once
     names: Names
     roots: tuple[str, ...]
 
+    @property
+    def root(self) -> str:
+        return self.source.partition("/")[0]
 
-Rank = tuple[object, ...]
-Found = list[tuple[Rank, NotePath]]
-Step = Callable[[LinkQuery], Found | None]  # None: not for this step; an empty list: decided, and nothing is there
+
+Candidates = list[tuple[tuple[object, ...], NotePath]]  # each with its rank: the lowest is the best
+Step = Callable[[LinkQuery], Candidates | None]  # None: not for this step; an empty list: decided, and nothing is there
 
 
 @dataclass(frozen=True, slots=True)
 class LinkPolicy:
-    """How one surface reads links. `roots` are the names of several workspaces, each path's first segment."""
+    """How one surface resolves links. `roots` are the names of several workspaces, each path's first segment."""
 
     steps: tuple[Step, ...]
     roots: tuple[str, ...] = ()
-    unique_name_decides: bool = False  # the steps find a file that alone bears a bare name, whatever else they look at
-    depends_on_folder: bool = True  # where a link stands may decide what it means
-    other_names: bool = False  # a note is linked by its aliases, title and slugs too
+    unique_name_decides: bool = (
+        False  # a bare name that only one file has means that file, whatever the steps would look at
+    )
+    depends_on_folder: bool = True  # what a link means may depend on the folder it stands in
+    other_names: bool = False  # a note is also linked by its aliases, title and slugs
 
 
 def link_key(target: str) -> str:
@@ -65,33 +69,33 @@ def slug_key(text: str) -> str:
 # ---- steps --------------------------------------------------------------------------------------------
 
 
-def _itself(asking: LinkQuery) -> Found | None:
-    return None if asking.target else [((), asking.source)]
+def _itself(query: LinkQuery) -> Candidates | None:
+    return None if query.target else [((), query.source)]
 
 
-def _explicitly_relative(asking: LinkQuery) -> Found | None:
-    if not asking.target.startswith(("./", "../")):
+def _explicitly_relative(query: LinkQuery) -> Candidates | None:
+    if not query.target.startswith(("./", "../")):
         return None
-    joined = posixpath.normpath(posixpath.join(asking.source.folder, asking.target))
-    return _at(joined, asking)
+    joined = posixpath.normpath(posixpath.join(query.source.folder, query.target))
+    return _at(joined, query)
 
 
-def _from_root(asking: LinkQuery) -> Found | None:
-    return _at(asking.target.lstrip("/"), asking) if asking.target.startswith("/") else None
+def _from_root(query: LinkQuery) -> Candidates | None:
+    return _at(query.target.lstrip("/"), query) if query.target.startswith("/") else None
 
 
-def _exact_path(asking: LinkQuery) -> Found | None:
-    return _at(asking.target, asking) or None
+def _exact_path(query: LinkQuery) -> Candidates | None:
+    return _at(query.target, query) or None
 
 
-def _path_suffix(asking: LinkQuery) -> Found | None:
-    for ending in _spellings(asking.target) if asking.named else ():
+def _path_suffix(query: LinkQuery) -> Candidates | None:
+    for ending in _spellings(query.target) if query.named else ():
         wanted = "/" + path_key(ending)
-        found = [path for path in asking.named if path_key(path).endswith(wanted)]
+        found = [path for path in query.named if path_key(path).endswith(wanted)]
         if len(found) == 1:
             return [((), found[0])]
         if found:
-            here = path_key(posixpath.join(asking.source.folder, asking.target))
+            here = path_key(posixpath.join(query.source.folder, query.target))
             return [
                 ((path_key(path) not in (here, here + ".md"), len(path), not path.endswith("/" + ending)), path)
                 for path in found
@@ -99,18 +103,18 @@ def _path_suffix(asking: LinkQuery) -> Found | None:
     return None
 
 
-def _at(place: str, asking: LinkQuery) -> Found:
+def _at(place: str, query: LinkQuery) -> Candidates:
     """What is at this path, with or without `.md`."""
-    if not asking.named:
+    if not query.named:
         return []
     first, second = _spellings(place)
-    return _spelled(first, asking) or _spelled(second, asking)
+    return _spelled(first, query) or _spelled(second, query)
 
 
-def _spelled(spelling: str, asking: LinkQuery) -> Found:
+def _spelled(spelling: str, query: LinkQuery) -> Candidates:
     """What has this path, case ignored; of twins the one spelled the same."""
     wanted = path_key(spelling)
-    return [((path != spelling,), path) for path in asking.named if path_key(path) == wanted]
+    return [((path != spelling,), path) for path in query.named if path_key(path) == wanted]
 
 
 def _spellings(target: str) -> tuple[str, str]:
@@ -119,76 +123,77 @@ def _spellings(target: str) -> tuple[str, str]:
     return (target, as_note) if "." in target.rpartition("/")[2] else (as_note, target)
 
 
-def _stem(asking: LinkQuery) -> Found | None:
-    return [((not path.is_note, len(path)), path) for path in asking.named if path.stem == asking.target]
+def _stem(query: LinkQuery) -> Candidates | None:
+    return [((not path.is_note, len(path)), path) for path in query.named if path.stem == query.target]
 
 
-def _bare_stem(asking: LinkQuery) -> Found | None:
+def _bare_stem(query: LinkQuery) -> Candidates | None:
     """Exactly this name, of several the one Obsidian would choose; what has a folder or `.md` is a path."""
-    if "/" in asking.target or asking.target[-3:].lower() == ".md":
+    if "/" in query.target or query.target[-3:].lower() == ".md":
         return None
     return [
-        ((not path.is_note, path.folder != "", path.folder != asking.source.folder, len(path)), path)
-        for path in asking.named
-        if path.stem == asking.target
+        ((not path.is_note, path.folder != "", path.folder != query.source.folder, len(path)), path)
+        for path in query.named
+        if path.stem == query.target
     ]
 
 
-def _same_path(asking: LinkQuery) -> Found | None:
-    wanted = with_md(asking.target)
-    return [((), path) for path in asking.named if path == wanted] or None
+def _same_path(query: LinkQuery) -> Candidates | None:
+    wanted = with_md(query.target)
+    return [((), path) for path in query.named if path == wanted] or None
 
 
-def _by(names: Callable[[LinkQuery], Sequence[NotePath]]) -> Step:
-    return lambda asking: [((len(path),), path) for path in names(asking)] or None
+def _alias(query: LinkQuery) -> Candidates | None:
+    return [((len(path),), path) for path in query.names.by_other_name("alias", path_key(query.target))] or None
 
 
-def _segment(asking: LinkQuery) -> Sequence[NotePath]:
-    return [path for path in asking.named if path.is_note] if "/" not in asking.target else ()
+def _title(query: LinkQuery) -> Candidates | None:
+    return [((len(path),), path) for path in query.names.by_other_name("title", path_key(query.target))] or None
 
 
-def _slug(asking: LinkQuery) -> Found | None:
-    slug = slug_key(without_md(asking.target))
+def _last_segment(query: LinkQuery) -> Candidates | None:
+    if "/" in query.target:
+        return None
+    return [((len(path),), path) for path in query.named if path.is_note] or None
+
+
+def _slug(query: LinkQuery) -> Candidates | None:
+    slug = slug_key(without_md(query.target))
     return [
-        ((place,), path) for place, path in enumerate(asking.names.by_other_name("slug", slug) if slug else ())
+        ((place,), path) for place, path in enumerate(query.names.by_other_name("slug", slug) if slug else ())
     ] or None
 
 
-def _beside(asking: LinkQuery) -> Found | None:
+def _beside(query: LinkQuery) -> Candidates | None:
     """Relative to the source's folder; `..` stops at the workspace's root."""
-    if asking.target.startswith("/"):
+    if query.target.startswith("/"):
         return None
-    root = _root(asking)
-    inner = "/" + asking.source.folder[len(root) + 1 :]
-    joined = posixpath.normpath(posixpath.join(inner, asking.target))
-    return _document(posixpath.join(root, joined.lstrip("/")), asking)
+    inner = "/" + query.source.folder[len(query.root) + 1 :]
+    joined = posixpath.normpath(posixpath.join(inner, query.target))
+    return _note_at(posixpath.join(query.root, joined.lstrip("/")), query)
 
 
-def _below_own_root(asking: LinkQuery) -> Found | None:
-    return _document(posixpath.join(_root(asking), asking.target.lstrip("/")), asking)
+def _below_own_root(query: LinkQuery) -> Candidates | None:
+    return _note_at(posixpath.join(query.root, query.target.lstrip("/")), query)
 
 
-def _any_case_path(asking: LinkQuery) -> Found | None:
-    return _document(asking.target, asking)
+def _any_case_path(query: LinkQuery) -> Candidates | None:
+    return _note_at(query.target, query)
 
 
-def _anywhere(asking: LinkQuery) -> Found | None:
-    wanted, own = "/" + path_key(with_md(asking.target)), _root(asking)
-    order = {root: place for place, root in enumerate(asking.roots)}
+def _anywhere(query: LinkQuery) -> Candidates | None:
+    wanted, own = "/" + path_key(with_md(query.target)), query.root
+    order = {root: place for place, root in enumerate(query.roots)}
     return [
         ((root != own, order.get(root, len(order)), len(path)), path)
-        for path in asking.named
+        for path in query.named
         if path_key(path).endswith(wanted)
         for root in [path.partition("/")[0]]
     ] or None
 
 
-def _document(place: str, asking: LinkQuery) -> Found | None:
-    return _spelled(with_md(place), asking) or None
-
-
-def _root(asking: LinkQuery) -> str:
-    return asking.source.partition("/")[0]
+def _note_at(place: str, query: LinkQuery) -> Candidates | None:
+    return _spelled(with_md(place), query) or None
 
 
 # ---- policies -----------------------------------------------------------------------------------------
@@ -197,15 +202,7 @@ OBSIDIAN = LinkPolicy((_itself, _explicitly_relative, _from_root, _exact_path, _
 STEM = LinkPolicy((_itself, _stem), depends_on_folder=False)
 STEM_OR_PATH = LinkPolicy((_itself, _bare_stem, _explicitly_relative, _from_root, _exact_path, _path_suffix))
 CAIRN = LinkPolicy(
-    (
-        _itself,
-        _same_path,
-        _any_case_path,
-        _by(lambda asking: asking.names.by_other_name("alias", path_key(asking.target))),
-        _by(lambda asking: asking.names.by_other_name("title", path_key(asking.target))),
-        _by(_segment),
-        _slug,
-    ),
+    (_itself, _same_path, _any_case_path, _alias, _title, _last_segment, _slug),
     other_names=True,
 )
 
@@ -215,7 +212,7 @@ def lens_policy(roots: Sequence[str]) -> LinkPolicy:
     return LinkPolicy((_itself, _beside, _below_own_root, _any_case_path, _anywhere), tuple(roots))
 
 
-# ---- asking -------------------------------------------------------------------------------------------
+# ---- resolving ----------------------------------------------------------------------------------------
 
 
 def resolve(target: str, source: NotePath, names: Names, policy: LinkPolicy = OBSIDIAN) -> NotePath | None:
@@ -224,63 +221,58 @@ def resolve(target: str, source: NotePath, names: Names, policy: LinkPolicy = OB
 
 
 def resolve_unique_name(target: str, named: Sequence[NotePath], policy: LinkPolicy) -> Resolution | None:
-    """What a target means wherever it stands, if one file alone bears its name; None where the steps must decide."""
+    """What a target means wherever it stands, if only one file has its name; None where the steps must decide."""
     if policy.unique_name_decides and len(named) == 1 and "/" not in target:
         return Resolution(named[0], False)
     return None
 
 
 def resolve_link(target: str, source: NotePath, names: Names, policy: LinkPolicy = OBSIDIAN) -> Resolution:
-    """The path a link means: the best that the first step found which decides."""
+    """The path a link means, chosen by the first step that decides: its best candidate."""
     target = target.strip()
     named = names.by_name(link_key(target)) if target else ()
-    if (meant := resolve_unique_name(target, named, policy)) is not None:
-        return meant
-    asking = LinkQuery(target, source, named, names, policy.roots)
+    if (unique := resolve_unique_name(target, named, policy)) is not None:
+        return unique
+    query = LinkQuery(target, source, named, names, policy.roots)
     for step in policy.steps:
-        found = step(asking)
+        found = step(query)
         if found is not None:
-            return _best(found)
+            ordered = sorted(set(found), key=lambda entry: (*entry[0], entry[1])) if len(found) > 1 else found
+            ambiguous = len(ordered) > 1 and ordered[0][0] == ordered[1][0]
+            return Resolution(ordered[0][1] if ordered else None, ambiguous)
     return Resolution(None, False)
-
-
-def _best(found: Found) -> Resolution:
-    if len(found) == 1:
-        return Resolution(found[0][1], False)
-    ordered = sorted(set(found), key=lambda entry: (*entry[0], entry[1]))
-    return Resolution(ordered[0][1] if ordered else None, len(ordered) > 1 and ordered[0][0] == ordered[1][0])
 
 
 # ---- names of a vault held in memory ------------------------------------------------------------------
 
 
 class InMemoryNames:
-    """The names of these paths, for small vaults; aliases, titles and slugs are known for `notes` alone."""
+    """The names of these paths, for small vaults; aliases, titles and slugs only those of `notes`."""
 
     def __init__(self, paths: Iterable[NotePath] = (), notes: Iterable[Note] = ()) -> None:
-        self.known: defaultdict[tuple[str, str], list[NotePath]] = defaultdict(list)
+        self.paths_by_key: defaultdict[tuple[str, str], list[NotePath]] = defaultdict(list)
         for path in paths:
             for key in name_keys(path):
-                self.known["name", key].append(path)
+                self.paths_by_key["name", key].append(path)
         slugs: list[tuple[int, str, NotePath]] = []
         for note in notes:
-            self.known["title", path_key(note.title)].append(note.path)
+            self.paths_by_key["title", path_key(note.title)].append(note.path)
             for alias in note.aliases:
-                self.known["alias", path_key(alias.strip())].append(note.path)
+                self.paths_by_key["alias", path_key(alias.strip())].append(note.path)
             slugs += [(place, slug, note.path) for place, slug in list_slugs(note)]
         for _, slug, path in sorted(slugs, key=lambda entry: (entry[0], len(entry[2]), entry[2])):
-            if path not in self.known["slug", slug]:
-                self.known["slug", slug].append(path)
+            if path not in self.paths_by_key["slug", slug]:
+                self.paths_by_key["slug", slug].append(path)
 
     def by_name(self, key: str) -> Sequence[NotePath]:
-        return self.known.get(("name", key), ())
+        return self.paths_by_key.get(("name", key), ())
 
     def by_other_name(self, kind: OtherName, key: str) -> Sequence[NotePath]:
-        return self.known.get((kind, key), ())
+        return self.paths_by_key.get((kind, key), ())
 
 
 def name_keys(path: NotePath, others: Iterable[str] = ()) -> tuple[str, ...]:
-    """The keys under which `bearing` must find this path; with its other names, of all links that could mean it."""
+    """The keys under which `by_name` must find this path; with `others`, the keys of all links that could mean it."""
     name = path.name
     return tuple(dict.fromkeys([path_key(name), path_key(without_md(name)), *map(link_key, others)]))
 

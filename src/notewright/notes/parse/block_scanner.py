@@ -81,7 +81,7 @@ class Container:
         self.mark = mark  # ">" a quote; "-", "+", "*" a bullet; "." or ")" a numbered item
         self.width = width  # columns that a line must be indented by to belong to the item
         self.start = start  # of its marker
-        self.parent = -1  # index of the holder around it, -1 for none
+        self.parent = -1  # index of the container around it, -1 for none
         self.filled = False  # something stands in it
         self.end = start
 
@@ -90,23 +90,21 @@ class Leaf(NamedTuple):
     kind: str
     start: int
     end: int
-    holder: int  # index of the innermost holder, -1 for none
+    container: int  # index of the innermost container, -1 for none
 
 
 class HeadingMatch(NamedTuple):
-    """A heading as found."""
-
     level: int
     text: str
     start: int  # of its first line
     end: int  # after its last line's ending
-    holder: int
+    container: int
 
 
 class Blocks(NamedTuple):
     headings: list[HeadingMatch]
     leaves: list[Leaf]
-    holders: list[Container]
+    containers: list[Container]
     definitions: Definitions
 
 
@@ -116,26 +114,26 @@ def scan(text: str, start: int = 0) -> Blocks:
 
 
 class _Scanner:
-    """The state between two lines: open holders, and one open leaf or none."""
+    """The state between two lines: open containers, and one open leaf or none."""
 
     def __init__(self, text: str, start: int):
         self.text, self.pos, self.size = text, start, len(text)
         self.headings: list[HeadingMatch] = []
         self.leaves: list[Leaf] = []
-        self.holders: list[Container] = []
+        self.containers: list[Container] = []
         self.definitions: Definitions = {}
         self.stack: list[int] = []
-        self.quotes = 0  # among the open holders
+        self.quotes = 0  # among the open containers
         self.leaf = ""  # kind of the open leaf
         self.leaf_start = self.leaf_end = self.last = start
         self.table = False
         self.fence = ("", 0)
         self.html_end: re.Pattern[str] | None = None
         self.unclosed = False  # no "%%" follows that could close a comment
-        self.contents: dict[int, int] = {}  # line start → where its text begins, in the open paragraph of a holder
+        self.contents: dict[int, int] = {}  # line start → where its text begins, in the open paragraph of a container
         # the line being read: its span, and where in it we are, in characters and in columns
         self.begin = self.end = self.at = self.column = 0
-        self.have = self.depth = 0  # columns and holders already used
+        self.have = self.depth = 0  # columns and containers already used
 
     def run(self) -> Blocks:
         text, size = self.text, self.size
@@ -145,65 +143,61 @@ class _Scanner:
             if kind == "" or kind == PARAGRAPH:
                 run = plain(text, self.pos)
                 if run is not None:
-                    self.plain(run.end())
+                    if not kind:
+                        if self.stack:
+                            self.close_containers(0)
+                        self.leaf, self.leaf_start = PARAGRAPH, self.pos
+                    self.pos = run.end()
+                    self.leaf_end = self.last = self.pos - 1
                     continue
                 run = bullet(text, self.pos)
-                if run is not None and self.bullet(run):
+                if run is not None and self.take_bullet(run):
                     continue
                 if not self.stack or (kind and not self.quotes):
                     run = empty(text, self.pos)
                     if run is not None:
                         if kind:
-                            self.close()
+                            self.close_leaf()
                         self.pos = run.end()
                         continue
-            self.line()
-        self.cut(0)
-        return Blocks(self.headings, self.leaves, self.holders, self.definitions)
+            self.read_line()
+        self.close_containers(0)
+        return Blocks(self.headings, self.leaves, self.containers, self.definitions)
 
-    def plain(self, end: int) -> None:
-        """Lines at the margin that cannot begin a block: they go on with a paragraph, or begin one."""
-        if not self.leaf:
-            if self.stack:
-                self.cut(0)
-            self.leaf, self.leaf_start = PARAGRAPH, self.pos
-        self.pos = end
-        self.leaf_end = self.last = end - 1
-
-    def bullet(self, found: re.Match[str]) -> bool:
+    def take_bullet(self, found: re.Match[str]) -> bool:
         """Take an ordinary bullet with text; False if it is deeper than the open items allow."""
         begin, at = found.start(), found.end(1)
         column = at - begin if "\t" not in found[1] else len(found[1].expandtabs(4))
         have = depth = 0
         for index in self.stack:
-            holder = self.holders[index]
-            if holder.mark == ">" or column < have + holder.width:
+            container = self.containers[index]
+            if container.mark == ">" or column < have + container.width:
                 break
-            have += holder.width
+            have += container.width
             depth += 1
         if column - have > 3 or depth >= MAX_DEPTH:
             return False
         self.pos, self.begin, self.end = found.end() + 1, begin, found.end()
-        self.push(Container(self.text[at], column - have + 2, at), depth)
-        self.open(PARAGRAPH, at + 2)
+        self.open_container(Container(self.text[at], column - have + 2, at), depth)
+        self.open_leaf(PARAGRAPH, at + 2)
         return True
 
     # ---- one line, in general
 
-    def line(self) -> None:
+    def read_line(self) -> None:
         text = self.text
         self.begin, self.end = self.pos, text.find("\n", self.pos)
         self.pos = self.end + 1
         self.have = self.depth = 0
-        self.skip(self.begin, 0)
+        self.skip_blanks(self.begin, 0)
         for index in self.stack:
-            if not self.belongs(self.holders[index]):
+            if not self.enters_container(self.containers[index]):
                 break
             self.depth += 1
-        if self.leaf in ("", PARAGRAPH) or not self.goes_on():
-            self.starts()
+        if self.leaf in ("", PARAGRAPH) or not self.continue_leaf():
+            self.start_blocks()
 
-    def skip(self, at: int, column: int) -> None:
+    def skip_blanks(self, at: int, column: int) -> None:
         """Go to the next character that is no blank."""
         text = self.text
         if text[at] in " \t":
@@ -215,33 +209,36 @@ class _Scanner:
                     column += 4 - column % 4 if char == "\t" else 1
         self.at, self.column = at, column
 
-    def belongs(self, holder: Container) -> bool:
-        """Whether the line belongs to the quote or item; then its mark or indentation has been used."""
-        if holder.mark == ">":
+    def enters_container(self, container: Container) -> bool:
+        """Whether the line belongs to the quote or item; then `have` is behind its mark or indentation."""
+        if container.mark == ">":
             if self.column - self.have > 3 or self.text[self.at] != ">":
                 return False
-            self.quote()
+            self.enter_quote()
         elif self.at == self.end:
-            return holder.filled
-        elif self.column - self.have < holder.width:
+            return container.filled
+        elif self.column - self.have < container.width:
             return False
         else:
-            self.have += holder.width
+            self.have += container.width
         return True
 
-    def quote(self) -> None:
+    def enter_quote(self) -> None:
         """Use a `>` and one blank after it."""
         self.have = self.column + 1
-        self.skip(self.at + 1, self.have)
+        self.skip_blanks(self.at + 1, self.have)
         if self.column > self.have:
             self.have += 1
 
-    def goes_on(self) -> bool:
-        """Whether the open code or HTML takes the line; else it is closed."""
+    def continue_leaf(self) -> bool:
+        """Whether the line belongs to the open code or HTML, which is closed otherwise."""
         goes_on = ends = False
         if self.depth == len(self.stack):
             if self.leaf == FENCE:
-                goes_on, ends = True, self.closes_fence()
+                char, length = self.fence
+                written = self.text[self.at : self.end].rstrip(" \t")
+                goes_on = True
+                ends = self.column - self.have <= 3 and len(written) >= length and not written.strip(char)
             elif self.leaf == INDENTED:
                 if self.at == self.end:
                     return True  # blank lines are part of it only if more follows
@@ -253,53 +250,46 @@ class _Scanner:
         if goes_on:
             self.leaf_end = self.last = self.end
         if ends or not goes_on:
-            self.close()
+            self.close_leaf()
         return goes_on
 
-    def closes_fence(self) -> bool:
-        if self.column - self.have > 3:
-            return False
-        char, length = self.fence
-        written = self.text[self.at : self.end].rstrip(" \t")
-        return len(written) >= length and not written.strip(char)
-
-    def starts(self) -> None:
+    def start_blocks(self) -> None:
         """Open what begins on this line, else go on with the paragraph."""
-        within = self.leaf == PARAGRAPH and self.depth == len(self.stack)  # the paragraph is in this line's holders
+        within = self.leaf == PARAGRAPH and self.depth == len(self.stack)  # the paragraph is in this line's containers
         while self.at < self.end:
             if self.column - self.have > 3:
                 if self.leaf:
                     break
-                self.cut(self.depth)
-                return self.open(INDENTED, self.at)
+                self.close_containers(self.depth)
+                return self.open_leaf(INDENTED, self.at)
             char = self.text[self.at]
             if char not in _STARTERS:
                 break
-            if char in _SINGLE and self.single_start(char, within):
+            if char in _SINGLE and self.start_leaf(char, within):
                 return
-            if not self.holder_start(char, within):
+            if not self.start_container(char, within):
                 break
             self.depth += 1
             within = False
         if self.leaf == PARAGRAPH and self.at < self.end:
-            return self.more()
-        self.cut(self.depth)
+            return self.continue_paragraph()
+        self.close_containers(self.depth)
         if self.at < self.end:
-            self.open(PARAGRAPH, self.at)
+            self.open_leaf(PARAGRAPH, self.at)
 
-    def holder_start(self, char: str, within: bool) -> bool:
-        """Whether a quote or list item begins here; then it is open."""
+    def start_container(self, char: str, within: bool) -> bool:
+        """Open the quote or list item that begins here; False where none does."""
         if self.depth >= MAX_DEPTH:
             return False
         if char == ">":
-            self.push(Container(">", 0, self.at), self.depth)
-            self.quote()
+            self.open_container(Container(">", 0, self.at), self.depth)
+            self.enter_quote()
             return True
         found = _ITEM.match(self.text, self.at)
         if found is None:
             return False
         at, column, size = self.at, self.column, found.end() - found.start()
-        self.skip(found.end(), column + size)
+        self.skip_blanks(found.end(), column + size)
         number = int(found[2]) if found[2] else -1
         if within and (self.at == self.end or number not in (-1, 1)):  # such an item cannot interrupt a paragraph
             self.at, self.column = at, column
@@ -308,47 +298,49 @@ class _Scanner:
         used = blanks if 1 <= blanks <= 4 and self.at < self.end else 1
         width = column - self.have + size + used
         self.have = column + size + min(used, blanks)
-        self.push(Container(found[1] or found[3], width, at), self.depth)
+        self.open_container(Container(found[1] or found[3], width, at), self.depth)
         return True
 
-    def single_start(self, char: str, within: bool) -> bool:
-        """Whether a heading, rule, fence, comment or HTML block begins here; then it has been taken."""
+    def start_leaf(self, char: str, within: bool) -> bool:
+        """Read the heading, rule, fence, comment or HTML block that begins here; False where none does."""
         text, at = self.text, self.at
         if char == "#":
             found = _ATX.match(text, at)
             if found is None:
                 return False
-            self.cut(self.depth)
-            self.single(HEADING, found.end())
-            content = _atx_text(text[found.end() : self.end])
-            self.headings.append(HeadingMatch(len(found[1]), content, self.begin, self.pos, self.inner()))
+            self.close_containers(self.depth)
+            self.add_one_line_leaf(HEADING, found.end())
+            content = text[found.end() : self.end].rstrip(" \t")
+            bare = content.rstrip("#")
+            if not bare or bare[-1] in " \t":  # else the marks at its end belong to a word
+                content = bare.rstrip(" \t")
+            self.headings.append(HeadingMatch(len(found[1]), content, self.begin, self.pos, self.innermost()))
             return True
-        if char in "=-" and within and self.setext():
+        if char in "=-" and within and self.underline_heading():
             return True
         if char in "*-_":
             if not _RULE_LINE.match(text, at):
                 return False
-            self.cut(self.depth)
-            self.single(RULE, at)
+            self.close_containers(self.depth)
+            self.add_one_line_leaf(RULE, at)
             return True
         if char in "`~":
-            return self.fenced(char)
-        return self.html() if char == "<" else char == "%" and self.comment()
+            return self.start_fence(char)
+        return self.start_html() if char == "<" else char == "%" and self.take_comment()
 
     # ---- leaves
 
-    def open(self, kind: str, at: int) -> None:
+    def open_leaf(self, kind: str, at: int) -> None:
         """A leaf that begins on this line."""
         self.leaf, self.leaf_start, self.leaf_end, self.last = kind, at, self.end, self.end
         if self.stack:
-            self.holders[self.stack[-1]].filled = True
+            self.containers[self.stack[-1]].filled = True
 
-    def single(self, kind: str, at: int) -> None:
-        """A leaf of one line."""
-        self.open(kind, at)
-        self.close()
+    def add_one_line_leaf(self, kind: str, at: int) -> None:
+        self.open_leaf(kind, at)
+        self.close_leaf()
 
-    def close(self) -> None:
+    def close_leaf(self) -> None:
         """Close the open leaf."""
         kind, start = self.leaf, self.leaf_start
         if kind == PARAGRAPH:
@@ -360,31 +352,33 @@ class _Scanner:
                 self.contents = {}
         self.leaf = ""
         if start < self.leaf_end:
-            self.leaves.append(Leaf(kind, start, self.leaf_end, self.inner()))
+            self.leaves.append(Leaf(kind, start, self.leaf_end, self.innermost()))
 
-    def more(self) -> None:
+    def continue_paragraph(self) -> None:
         """Go on with the open paragraph; a row of delimiters makes its last line the head of a table."""
         if not self.table and self.text[self.at] in "|:-":
-            self.table = self.delimiters()
+            self.table = self.start_table()
         if self.stack:
             self.contents[self.begin] = self.at
         self.leaf_end = self.last = self.end
 
-    def delimiters(self) -> bool:
+    def start_table(self) -> bool:
         """Whether this line makes the paragraph's last line the head of a table; lines before that are split off."""
         begin = self.text.rfind("\n", self.leaf_start, self.leaf_end) + 1
         head = self.contents.get(begin, begin) if begin else self.leaf_start
-        if not _heads_table(self.text, head, self.leaf_end, self.at, self.end):
+        if self.text.find("|", self.at, self.end) < 0 or not _DELIMITERS.match(self.text, self.at):
+            return False
+        if _count_cells(self.text[head : self.leaf_end]) != _count_cells(self.text[self.at : self.end]):
             return False
         if head > self.leaf_start:
             leaf_end, contents = self.leaf_end, self.contents
             self.leaf_end = begin - 1
-            self.close()
+            self.close_leaf()
             self.leaf, self.leaf_start, self.leaf_end, self.contents = PARAGRAPH, head, leaf_end, contents
         return True
 
-    def setext(self) -> bool:
-        """Whether this line underlines the open paragraph and makes it a heading."""
+    def underline_heading(self) -> bool:
+        """Make the open paragraph a heading if this line underlines it; False if it does not."""
         text, at = self.text, self.at
         if self.table or not _UNDERLINE.match(text, at):
             return False
@@ -396,27 +390,27 @@ class _Scanner:
                 self.leaf = PARAGRAPH if text[at] == "=" else ""
                 return False
         content = join_paragraph(text, self.leaf_start, self.leaf_end, self.contents)
-        self.headings.append(HeadingMatch(1 if text[at] == "=" else 2, content, begin, self.pos, self.inner()))
+        self.headings.append(HeadingMatch(1 if text[at] == "=" else 2, content, begin, self.pos, self.innermost()))
         self.leaf, self.last, self.contents = HEADING, self.end, {}
-        self.close()
+        self.close_leaf()
         return True
 
-    def fenced(self, char: str) -> bool:
+    def start_fence(self, char: str) -> bool:
         found = _FENCE_OPEN.match(self.text, self.at)
         if found is None:
             return False
-        self.cut(self.depth)
-        self.open(FENCE, self.at)
+        self.close_containers(self.depth)
+        self.open_leaf(FENCE, self.at)
         self.fence = (char, length := found.end() - found.start())
         if not self.depth:  # only its closing fence can end it: go there at once
             closing = (run.end() for run in _FENCE_CLOSE[char].finditer(self.text, self.end) if len(run[1]) >= length)
             self.leaf_end = self.last = next(closing, self.size - 1)
             self.pos = self.leaf_end + 1
-            self.close()
+            self.close_leaf()
         return True
 
-    def comment(self) -> bool:
-        """Whether a comment block (`%%` to `%%`, over several lines) begins here; then it has been taken."""
+    def take_comment(self) -> bool:
+        """Read the comment block (`%%` to `%%`, over several lines) that begins here; False where none does."""
         text = self.text
         if self.depth or self.unclosed or not text.startswith("%%", self.at):
             return False
@@ -424,67 +418,50 @@ class _Scanner:
         if closing < self.end:
             self.unclosed = closing < 0
             return False
-        self.cut(0)
+        self.close_containers(0)
         self.end = text.find("\n", closing)
         self.pos = self.end + 1
-        self.single(COMMENT, self.at)
+        self.add_one_line_leaf(COMMENT, self.at)
         return True
 
-    def html(self) -> bool:
+    def start_html(self) -> bool:
         found = _HTML_OPEN.match(self.text, self.at, self.end + 1)
         if found is None or (found.lastgroup == "alone" and self.leaf == PARAGRAPH):
             return False
-        self.cut(self.depth)
-        self.open(HTML, self.at)
+        self.close_containers(self.depth)
+        self.open_leaf(HTML, self.at)
         self.html_end = _HTML_CLOSE.get(found.lastgroup or "")
         if self.html_end is not None and self.html_end.search(self.text, self.at, self.end):
-            self.close()
+            self.close_leaf()
         return True
 
-    # ---- holders
+    # ---- containers
 
-    def inner(self) -> int:
+    def innermost(self) -> int:
         return self.stack[-1] if self.stack else -1
 
-    def push(self, holder: Container, depth: int) -> None:
-        """Open a holder inside the outer `depth` ones; the others end."""
-        self.cut(depth)
+    def open_container(self, container: Container, depth: int) -> None:
+        """Open a container inside the outer `depth` ones; the others end."""
+        self.close_containers(depth)
         if self.stack:
-            holder.parent = self.stack[-1]
-            self.holders[holder.parent].filled = True
-        self.stack.append(len(self.holders))
-        self.holders.append(holder)
-        self.quotes += holder.mark == ">"
+            container.parent = self.stack[-1]
+            self.containers[container.parent].filled = True
+        self.stack.append(len(self.containers))
+        self.containers.append(container)
+        self.quotes += container.mark == ">"
         self.last = self.end
 
-    def cut(self, depth: int) -> None:
-        """Close the open leaf and all holders but the outer `depth`."""
+    def close_containers(self, depth: int) -> None:
+        """Close the open leaf and all containers but the outer `depth`."""
         if self.leaf:
-            self.close()
+            self.close_leaf()
         while len(self.stack) > depth:
-            holder = self.holders[self.stack.pop()]
-            holder.end = max(self.last, holder.start)
-            self.quotes -= holder.mark == ">"
+            container = self.containers[self.stack.pop()]
+            container.end = max(self.last, container.start)
+            self.quotes -= container.mark == ">"
 
 
-# ---- headings and tables -------------------------------------------------------------------------------
-
-
-def _atx_text(content: str) -> str:
-    """The text of a heading line after its `#` marks: without blanks and closing marks."""
-    content = content.rstrip(" \t")
-    bare = content.rstrip("#")
-    return bare.rstrip(" \t") if not bare or bare[-1] in " \t" else content
-
-
-def _heads_table(text: str, head: int, head_end: int, row: int, row_end: int) -> bool:
-    """Whether the line at `row` is a row of delimiters for as many cells as the line at `head` has."""
-    if text.find("|", row, row_end) < 0 or not _DELIMITERS.match(text, row):
-        return False
-    return _cells(text[head:head_end]) == _cells(text[row:row_end])
-
-
-def _cells(row: str) -> int:
+def _count_cells(row: str) -> int:
     row = row.strip(" \t")
     bars = [bar.start() for bar in _BAR.finditer(row) if bar[0] == "|"]
     return len(bars) + 1 - (0 in bars) - (len(row) > 1 and len(row) - 1 in bars)

@@ -3,8 +3,8 @@
 import re
 from typing import NamedTuple
 
-MAX_LABEL = 999  # characters, as CommonMark has it
-_LABEL = rf"\[(?!\^)(?=[^\]]*[^\s\]])(?P<label>(?:\\.|[^\\\[\]]){{1,{MAX_LABEL}}})\]"
+MAX_LABEL_CHARS = 999  # as CommonMark has it
+_LABEL = rf"\[(?!\^)(?=[^\]]*[^\s\]])(?P<label>(?:\\.|[^\\\[\]]){{1,{MAX_LABEL_CHARS}}})\]"
 _DEFINITION = re.compile(
     _LABEL + r":[ \t]*\n?[ \t]*"
     r"(?:<(?P<angled>(?:\\.|[^<>\\\n])*)>"
@@ -31,22 +31,22 @@ def label_key(label: str) -> str:
 
 
 def skip_definitions(text: str, start: int, end: int, contents: dict[int, int], found: Definitions) -> int:
-    """Where the paragraph begins when its leading link reference definitions are left out, which are added to `found`;
+    """Add the link reference definitions a paragraph begins with to `found`; returns where its text begins behind them,
     `end` if nothing is left."""
     lines = _lines(text, start, end, contents)
     whole = "\n".join(line for _, line in lines)
     at = used = begin = 0  # in `whole`: where we are, in which line, and where that line begins
     while at < len(whole):
-        one = _DEFINITION.match(whole, at)
-        if one is None:
+        match = _DEFINITION.match(whole, at)
+        if match is None:
             break
-        first, last = one.span("bare" if one["angled"] is None else "angled")
+        first, last = match.span("bare" if match["angled"] is None else "angled")
         while begin + len(lines[used][1]) < first:
             begin += len(lines[used][1]) + 1
             used += 1
         place = lines[used][0] + first - begin
-        found.setdefault(label_key(one["label"]), Definition(place, place + last - first))
-        at = one.end()
+        found.setdefault(label_key(match["label"]), Definition(place, place + last - first))
+        at = match.end()
         while used < len(lines) and begin < at:
             begin += len(lines[used][1]) + 1
             used += 1

@@ -3,14 +3,15 @@
 import json
 import math
 import re
+from contextlib import suppress
 from typing import Any
 
 from yaml12 import Yaml, parse_yaml
 
 from notewright.notes.model import Frontmatter
 
-MAX_SIZE = 1 << 20  # characters
-MAX_EXPANDED = 4_000_000  # characters, aliases written out
+MAX_CHARS = 1 << 20
+MAX_EXPANDED_CHARS = 4_000_000  # aliases written out
 _CLOSE = re.compile(r"^---[ \t]*(?:\n|\Z)", re.MULTILINE)
 _OPEN = re.compile(r"---[ \t]*\n")
 # The YAML library goes down one call for each level of blocks: deep nesting is refused before it gets there.
@@ -48,11 +49,15 @@ def parse_frontmatter(text: str, original: str) -> Frontmatter:
 
 def read_properties(inner: str) -> tuple[dict[str, Any], str | None]:
     """What stands between the fences, as JSON values (dates are text), and why it cannot be read if it cannot."""
-    problem = _refused(inner)
+    problem = _find_problem(inner)
     if problem is not None:
         return {}, problem
     try:
-        value = _json(inner) if inner.lstrip().startswith("{") else _yaml(inner)
+        value = None
+        if inner.lstrip().startswith("{"):
+            with suppress(ValueError):  # YAML reads what is not quite JSON
+                value = _plain(json.loads(inner))
+        value = _yaml(inner) if value is None else value
     except (ValueError, TypeError, RecursionError) as error:
         return {}, next(iter(str(error).removeprefix("YAML parse error: ").splitlines()), type(error).__name__)
     if value is None:
@@ -62,10 +67,10 @@ def read_properties(inner: str) -> tuple[dict[str, Any], str | None]:
     return value, None
 
 
-def _refused(inner: str) -> str | None:
-    """What no reader should have to read."""
-    if len(inner) > MAX_SIZE:
-        return f"it is longer than {MAX_SIZE} characters"
+def _find_problem(inner: str) -> str | None:
+    """Why `inner` is refused without being parsed: its size, depth or aliases, or a key that stands twice."""
+    if len(inner) > MAX_CHARS:
+        return f"it is longer than {MAX_CHARS} characters"
     if "\0" in inner:  # where the YAML library would stop reading
         return "it holds a control character"
     if _DEEP.search(inner):
@@ -73,25 +78,16 @@ def _refused(inner: str) -> str | None:
     if "&" in inner and "*" in inner:
         anchors = set(_ANCHOR.findall(inner))
         aliases = sum(name in anchors for name in _ALIAS.findall(inner))
-        if len(inner) * 3 ** min(aliases / 3, 100) > MAX_EXPANDED:  # the most that so many aliases can multiply it by
+        if (
+            len(inner) * 3 ** min(aliases / 3, 100) > MAX_EXPANDED_CHARS
+        ):  # the most that so many aliases can multiply it by
             return "its aliases would make it too large"
-    keys = [key.rstrip(" \t") for key in _KEY.findall(inner)]
-    if len(keys) != len(set(keys)):
-        return f"the key {_twice(keys)} stands twice"
-    return None
-
-
-def _twice(keys: list[str]) -> str:
-    """The first key that was there before."""
     seen: set[str] = set()
-    return next(key for key in keys if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-
-
-def _json(inner: str) -> Any:
-    try:
-        return _plain(json.loads(inner))
-    except ValueError:
-        return _yaml(inner)
+    for key in (found.rstrip(" \t") for found in _KEY.findall(inner)):
+        if key in seen:
+            return f"the key {key} stands twice"
+        seen.add(key)
+    return None
 
 
 def _yaml(inner: str) -> Any:

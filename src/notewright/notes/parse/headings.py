@@ -1,9 +1,9 @@
 """Sections: what stands below a heading, which heading a caller means, and its anchor."""
 
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator
 from enum import Enum
+from unicodedata import category, normalize
 
 from notewright.notes.edits.splices import line_count
 from notewright.notes.links.syntax import strip_links
@@ -30,7 +30,7 @@ class HeadingRule(Enum):
 def heading_key(text: str) -> str:
     """What Obsidian compares of a heading: special characters stripped, blanks shrunk, case ignored."""
     stripped = _SPECIAL.sub(" ", text).strip()
-    return stripped.lower() if stripped.isascii() else unicodedata.normalize("NFC", stripped).casefold()
+    return stripped.lower() if stripped.isascii() else normalize("NFC", stripped).casefold()
 
 
 def list_sections(note: Note) -> tuple[Section, ...]:
@@ -52,52 +52,53 @@ def find_section(note: Note, wanted: str, rule: HeadingRule = HeadingRule.OBSIDI
 
     By Obsidian's rule `wanted` is a heading's text, a subpath (`#A`, `#A#B`) or a chain (`A > B`): B below A.
     """
-    place = _FINDERS[rule](note.headings, wanted)
+    find = {
+        HeadingRule.OBSIDIAN: _find_by_key,
+        HeadingRule.EXACT_THEN_FOLDED: _find_exact_then_folded,
+        HeadingRule.EXACT: _find_exact,
+    }[rule]
+    place = find(note.headings, wanted)
     return None if place is None else list_sections(note)[place]
 
 
-def _by_key(headings: tuple[Heading, ...], wanted: str) -> int | None:
-    """The heading as written, else as it is shown: a link in a heading may be named by its text."""
+def _find_by_key(headings: tuple[Heading, ...], wanted: str) -> int | None:
+    """The heading as written, else as it is shown: a link in a heading may be named by its text.
+
+    The ways to read `wanted` are tried likeliest first: a `#` or `>` may also be part of the heading itself."""
+    chains = [[heading_key(wanted)]]
+    if wanted.lstrip().startswith("#"):
+        chains.insert(0, [part for part in map(heading_key, wanted.split("#")) if part])
+    if _ARROW.search(wanted):
+        chains.append([heading_key(part) for part in _ARROW.split(wanted.lstrip("# "))])
     for text in (str, strip_links):
         keys = [heading_key(text(heading.text)) for heading in headings]
-        for chain in _chains(wanted):
-            for place in _below(headings, keys, chain):
+        for chain in chains:
+            for place in _find_below(headings, keys, chain):
                 return place
     return None
 
 
-def _chains(wanted: str) -> Iterator[list[str]]:
-    """The ways to read `wanted`, likeliest first. A `#` or `>` may also be part of the heading itself."""
-    whole = [heading_key(wanted)]
-    parts = [heading_key(part) for part in wanted.split("#")] if wanted.lstrip().startswith("#") else None
-    if parts is not None:
-        yield [part for part in parts if part]
-    yield whole
-    if _ARROW.search(wanted):
-        yield [heading_key(part) for part in _ARROW.split(wanted.lstrip("# "))]
-
-
-def _below(headings: tuple[Heading, ...], keys: list[str], chain: list[str]) -> Iterator[int]:
-    """Headings whose key ends the chain and whose ancestors hold the rest of it, in order."""
+def _find_below(headings: tuple[Heading, ...], keys: list[str], chain: list[str]) -> Iterator[int]:
+    """The headings whose key ends the chain and whose ancestors have the rest of it, in order."""
     if not chain or not all(chain):
         return
-    for place, line in enumerate(heading_ancestors(headings)):
-        above = (keys[ancestor] for ancestor in line)
-        if keys[place] == chain[-1] and all(part in above for part in chain[:-1]):  # each goes on where one stopped
+    for place, ancestors in enumerate(heading_ancestors(headings)):
+        above = (keys[ancestor] for ancestor in ancestors)
+        if keys[place] == chain[-1] and all(part in above for part in chain[:-1]):  # `in` goes on where it stopped
             yield place
 
 
 def heading_ancestors(headings: tuple[Heading, ...]) -> Iterator[tuple[int, ...]]:
     """Of each heading the places of those it stands below, the highest first."""
-    line: list[int] = []
+    above: list[int] = []
     for place, heading in enumerate(headings):
-        while line and headings[line[-1]].level >= heading.level:
-            line.pop()
-        yield tuple(line)
-        line.append(place)
+        while above and headings[above[-1]].level >= heading.level:
+            above.pop()
+        yield tuple(above)
+        above.append(place)
 
 
-def _exact_then_folded(headings: tuple[Heading, ...], wanted: str) -> int | None:
+def _find_exact_then_folded(headings: tuple[Heading, ...], wanted: str) -> int | None:
     bare = _CLOSING.sub("", wanted).strip()
     for text in (bare, bare.lstrip("#").strip()):
         for fold in (str, str.casefold):
@@ -107,7 +108,7 @@ def _exact_then_folded(headings: tuple[Heading, ...], wanted: str) -> int | None
     return None
 
 
-def _exact(headings: tuple[Heading, ...], wanted: str) -> int | None:
+def _find_exact(headings: tuple[Heading, ...], wanted: str) -> int | None:
     wanted = wanted.strip()
     prefix = _PREFIX.match(wanted)
     text = wanted[prefix.end() :].strip() if prefix else wanted
@@ -115,28 +116,15 @@ def _exact(headings: tuple[Heading, ...], wanted: str) -> int | None:
     return next((place for place, one in enumerate(headings) if one.text == text and one.level in levels), None)
 
 
-_FINDERS = {
-    HeadingRule.OBSIDIAN: _by_key,
-    HeadingRule.EXACT_THEN_FOLDED: _exact_then_folded,
-    HeadingRule.EXACT: _exact,
-}
-
-
 def heading_slugs(headings: Iterable[str]) -> list[str]:
     """The anchor GitHub makes of each heading: lower case, blanks as dashes, repeats numbered."""
     seen, slugs = dict[str, int](), list[str]()
     for heading in headings:
-        base = slug = "".join(map(_in_slug, heading.lower()))
+        kept = (char for char in heading.lower() if char in " -" or category(char) in _IN_SLUGS or _RINGED.match(char))
+        base = slug = "".join(kept).replace(" ", "-")
         while slug in seen:
             seen[base] += 1
             slug = f"{base}-{seen[base]}"
         seen[slug] = 0
         slugs.append(slug)
     return slugs
-
-
-def _in_slug(char: str) -> str:
-    """A blank as a dash; letters, marks, digits, `_` and `-` as they are."""
-    if char == " ":
-        return "-"
-    return char if char == "-" or unicodedata.category(char) in _IN_SLUGS or _RINGED.match(char) else ""

@@ -1,7 +1,7 @@
 """From a note's text to its value: one pass over blocks, one over running text."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from notewright.notes.links.syntax import find_property_links
@@ -23,8 +23,8 @@ from notewright.notes.parse.inline import Inline
 from notewright.notes.parse.tags import list_property_tags, locate_tags
 from notewright.notes.path import NotePath
 
-LARGE_CHARS = 256 << 10  # in a shorter text nothing is counted
-MOST_MARKS = 500_000  # of a text that is parsed whole
+LARGE_CHARS = 256 << 10  # a shorter text is never costly
+MAX_MARKS = 500_000  # of a text of which everything is parsed
 _MARKS = ("[", "#", ">", "\n", "^", "- ", "* ", "+ ", ". ", ") ")  # what links, headings, tags and items begin with
 _ID = re.compile(r"(?:(?<=[ \t\n])|\A)\^([A-Za-z0-9-]+)[ \t]*\Z")
 _FIRST_HEADING = re.compile(r"(?:[ \t]*+\n)*+# ++\w.*")
@@ -32,8 +32,8 @@ _ANY_ID = re.compile(r"\^[A-Za-z0-9-]+[ \t]*\n")
 
 
 def is_costly(text: str) -> bool:
-    """Whether parsing all of it would take seconds and hundreds of megabytes: told by counting, which takes neither."""
-    return len(text) > LARGE_CHARS and sum(map(text.count, _MARKS)) > MOST_MARKS
+    """Whether parsing all of it would take seconds and hundreds of megabytes, estimated by counting its marks."""
+    return len(text) > LARGE_CHARS and sum(map(text.count, _MARKS)) > MAX_MARKS
 
 
 def parse(path: NotePath, text: str) -> Note:
@@ -44,10 +44,10 @@ def parse(path: NotePath, text: str) -> Note:
     paragraphs = _paragraphs(flat, blocks)
     found = Inline(flat, blocks.definitions)
     for start, end in paragraphs:
-        found.read(start, end)
+        found.read_leaf(start, end)
     headings = _headings(flat, blocks)
     links = [*find_property_links(flat, front.inner_start, front.inner_end, front.properties), *found.links]
-    tags = [*_own_tags(flat, front), *found.tags]
+    tags = [*_frontmatter_tags(flat, front), *found.tags]
     return Note(
         path=path,
         text=text,
@@ -63,11 +63,11 @@ def parse(path: NotePath, text: str) -> Note:
 
 
 def parse_without_body(path: NotePath, text: str) -> Note:
-    """The note without what would have to be looked for in its body: headings, links, tags, block ids."""
+    """The note without what its body would have to be parsed for: headings, links, tags, block ids."""
     flat = normalize_line_endings(text)
     front = parse_frontmatter(flat, text)
     title, aliases = _title(path, front.properties, ()), _aliases(front.properties)
-    return Note(path, text, title, front, (), (), tuple(_own_tags(flat, front)), (), aliases)
+    return Note(path, text, title, front, (), (), tuple(_frontmatter_tags(flat, front)), (), aliases)
 
 
 def parse_head(path: NotePath, text: str) -> tuple[str, Mapping[str, Any]]:
@@ -83,40 +83,34 @@ def parse_head(path: NotePath, text: str) -> tuple[str, Mapping[str, Any]]:
 
 
 def _paragraphs(text: str, blocks: Blocks) -> tuple[tuple[int, int], ...]:
-    """Where running text stands; the rows of a table each for itself."""
+    """The spans of running text; of a table one for each row."""
     found: list[tuple[int, int]] = []
-    for kind, start, end, holder in blocks.leaves:
+    for kind, start, end, container in blocks.leaves:
         if kind == TABLE:
-            found += _rows(text, start, end)
+            while start < end:
+                stop = text.find("\n", start, end)
+                stop = end if stop < 0 else stop
+                found.append((start, stop))
+                start = stop + 1
         elif kind in TEXT_LEAVES:
-            boxed = text[start] == "[" and text.startswith("] ", start + 2, end) and holder >= 0
-            found.append((start + 4 if boxed and _begins(text, blocks.holders[holder], start) else start, end))
+            if text[start] == "[" and text.startswith("] ", start + 2, end) and container >= 0:
+                item = blocks.containers[container]
+                if item.mark != ">" and text.find("\n", item.start, start) < 0:  # the box of a task begins its item
+                    start += 4
+            found.append((start, end))
     return tuple(found)
-
-
-def _begins(text: str, holder: Container, at: int) -> bool:
-    """Whether the text of a list item begins at `at`, where the box of a task may stand."""
-    return holder.mark != ">" and text.find("\n", holder.start, at) < 0
-
-
-def _rows(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    while start < end:
-        stop = text.find("\n", start, end)
-        stop = end if stop < 0 else stop
-        yield start, stop
-        start = stop + 1
 
 
 def _headings(text: str, blocks: Blocks) -> tuple[Heading, ...]:
     line, counted, headings = 1, 0, []
-    for level, content, start, end, holder in blocks.headings:
+    for level, content, start, end, container in blocks.headings:
         line += text.count("\n", counted, start)
         counted = start
-        headings.append(Heading(level, content, line, start, min(end, len(text)), holder < 0))
+        headings.append(Heading(level, content, line, start, min(end, len(text)), container < 0))
     return tuple(headings)
 
 
-def _own_tags(text: str, front: Frontmatter) -> list[Tag]:
+def _frontmatter_tags(text: str, front: Frontmatter) -> list[Tag]:
     names = list_property_tags(front.properties)
     return locate_tags(text, front.inner_start, front.inner_end, names) if names else []
 
@@ -151,19 +145,19 @@ class Tree:
         self.first: dict[int, int] = {}  # an item → the first item of its list
         ahead = 0
         for leaf in blocks.leaves:
-            while ahead < len(blocks.holders) and blocks.holders[ahead].start <= leaf.start:
-                self.add(blocks.holders[ahead].parent, ahead)
+            while ahead < len(blocks.containers) and blocks.containers[ahead].start <= leaf.start:
+                self.add(blocks.containers[ahead].parent, ahead)
                 ahead += 1
-            self.add(leaf.holder, leaf)
-        for index in range(ahead, len(blocks.holders)):
-            self.add(blocks.holders[index].parent, index)
+            self.add(leaf.container, leaf)
+        for index in range(ahead, len(blocks.containers)):
+            self.add(blocks.containers[index].parent, index)
 
     def add(self, parent: int, child: int | Leaf) -> None:
         siblings = self.children.setdefault(parent, [])
         if not isinstance(child, Leaf):
             before = siblings[-1] if siblings else None
-            mark = self.blocks.holders[child].mark
-            same = before is not None and not isinstance(before, Leaf) and self.blocks.holders[before].mark == mark
+            mark = self.blocks.containers[child].mark
+            same = before is not None and not isinstance(before, Leaf) and self.blocks.containers[before].mark == mark
             self.first[child] = self.first[before] if same and mark != ">" else child  # type: ignore[index]
         siblings.append(child)
 
@@ -171,13 +165,13 @@ class Tree:
         """Start and end of a leaf, a quote, or a list up to an item."""
         if isinstance(child, Leaf):
             return child.start, child.end
-        return self.blocks.holders[self.first[child]].start, self.blocks.holders[child].end
+        return self.blocks.containers[self.first[child]].start, self.blocks.containers[child].end
 
-    def holder(self, leaf: Leaf) -> Container | None:
-        """What an id at the end of `leaf` names: the innermost item, else the outermost quote around it."""
-        found, index = None, leaf.holder
+    def find_container(self, leaf: Leaf) -> Container | None:
+        """The container an id at the end of `leaf` names: the innermost item, else the outermost quote around it."""
+        found, index = None, leaf.container
         while index >= 0:
-            found = self.blocks.holders[index]
+            found = self.blocks.containers[index]
             if found.mark != ">":
                 return found
             index = found.parent
@@ -192,27 +186,22 @@ def find_blocks(text: str, blocks: Blocks) -> tuple[Block, ...]:
     found = []
     for siblings in tree.children.values():
         for place, leaf in enumerate(siblings):
-            if isinstance(leaf, Leaf) and leaf.kind in (PARAGRAPH, TABLE, HEADING):
-                block = _block(text, lines, tree, leaf, siblings[place - 1] if place else None)
-                if block is not None:
-                    found.append(block)
+            if not isinstance(leaf, Leaf) or leaf.kind not in (PARAGRAPH, TABLE, HEADING):
+                continue
+            last = max(text.rfind("\n", leaf.start, leaf.end) + 1, leaf.start)  # where its last line begins
+            mark = _ID.search(text[last : leaf.end])
+            if mark is None:
+                continue
+            start, end = last + mark.start(1), last + mark.end(1)
+            alone = not text[last : start - 1].strip(" \t>")
+            if alone and last == leaf.start:
+                if not place:
+                    continue
+                span = tree.span(siblings[place - 1])
+            elif alone and leaf.container >= 0 and text[last] == "^":  # at the margin below a list: the whole list
+                span = tree.span(leaf.container)
+            else:
+                container = tree.find_container(leaf)
+                span = (leaf.start, leaf.end) if container is None else (container.start, container.end)
+            found.append(Block(mark[1], lines.at(span[0]), lines.at(max(span[1] - 1, span[0])), start, end))
     return tuple(sorted(found, key=lambda block: block.start))
-
-
-def _block(text: str, lines: LineNumbers, tree: Tree, leaf: Leaf, before: int | Leaf | None) -> Block | None:
-    last = max(text.rfind("\n", leaf.start, leaf.end) + 1, leaf.start)
-    mark = _ID.search(text[last : leaf.end])
-    if mark is None:
-        return None
-    start, end = last + mark.start(1), last + mark.end(1)
-    alone = not text[last : start - 1].strip(" \t>")
-    if alone and last == leaf.start:
-        if before is None:
-            return None
-        span = tree.span(before)
-    elif alone and leaf.holder >= 0 and text[last] == "^":  # at the margin below a list: the whole list
-        span = tree.span(leaf.holder)
-    else:
-        holder = tree.holder(leaf)
-        span = (leaf.start, leaf.end) if holder is None else (holder.start, holder.end)
-    return Block(mark[1], lines.at(span[0]), lines.at(max(span[1] - 1, span[0])), start, end)

@@ -1,7 +1,7 @@
 """Tags: which characters they have, where they stand in properties."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from notewright.notes.links.syntax import ValueLocator
@@ -25,18 +25,12 @@ def list_property_tags(properties: Mapping[str, Any]) -> list[str]:
     for key, value in properties.items():
         if isinstance(key, str) and key.lower() == "tags":
             for member in value if isinstance(value, list) else [value]:
-                found += _spelled(member, isinstance(value, list))
+                if isinstance(member, bool | dict | list) or member is None:
+                    continue
+                whole = isinstance(value, list) and "," not in str(member)
+                pieces = [str(member).strip()] if whole else _SEPARATORS.split(str(member))
+                found += [name for piece in pieces if (name := piece.lstrip("#"))]
     return found
-
-
-def _spelled(value: Any, listed: bool) -> Iterator[str]:
-    if isinstance(value, bool) or value is None or isinstance(value, dict | list):
-        return
-    text = str(value)
-    for piece in [text.strip()] if listed and "," not in text else _SEPARATORS.split(text):
-        name = piece.lstrip("#")
-        if name:
-            yield name
 
 
 def locate_tags(text: str, start: int, end: int, names: list[str]) -> list[Tag]:
@@ -46,8 +40,6 @@ def locate_tags(text: str, start: int, end: int, names: list[str]) -> list[Tag]:
     found = []
     for name in names:
         place = finder.find(name)
-        if place is None:  # an empty span says that there is nothing to replace
-            found.append(Tag(name, finder.line, finder.at, finder.at, False))
-        else:
-            found.append(Tag(name, finder.line, place, place + len(name), False))
+        start, end = (finder.at, finder.at) if place is None else (place, place + len(name))
+        found.append(Tag(name, finder.line, start, end, False))  # an empty span: there is nothing to replace
     return found
