@@ -481,7 +481,7 @@ def _resolved(con: Connection, target: str, source: int, key: str) -> set[int]:
             if len(paths) <= MOST_NAMESAKES:
                 namesakes[key] = paths
         names = InMemoryNames()
-        names.paths_by_key["name", link_key(target.strip())] = list(paths)  # all bear it; to cut each of hundreds takes 5 ms
+        names.paths_by_key["name", link_key(target.strip())] = list(paths)  # cutting out each of hundreds takes 5 ms
         chosen = resolve(target, NotePath(str(con.value("select path from files where id = ?", (source,)))), names)
         meant[target, source] = set() if chosen is None else {paths[chosen]}
     found: set[int] = meant[target, source]
