@@ -222,7 +222,7 @@ def guarded(
 def serving(app: Starlette, limits: ConnectionLimits | None = None, **more: Any) -> Iterator[int]:
     """The port at which an application is served with the bounds that a real server has."""
     told = uvicorn_server.settings() | {"timeout_graceful_shutdown": 2} | more
-    server = uvicorn_server.Server(uvicorn.Config(app, **told), leaving=app.state.end_streams, limits=limits)
+    server = uvicorn_server.Server(uvicorn.Config(app, **told), stopping=app.state.end_streams, limits=limits)
     with socket.create_server(("127.0.0.1", 0)) as door:
         thread = threading.Thread(target=server.run, args=([door],))
         thread.start()

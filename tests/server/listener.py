@@ -75,7 +75,7 @@ def listening_to(
     **more: Any,
 ) -> Iterator[int]:
     """The port at which an application is served, until the end of the block."""
-    told = uvicorn_server.settings(tls.opened(given or config())) | {"log_level": "critical"} | more
+    told = uvicorn_server.settings(tls.load(given or config())) | {"log_level": "critical"} | more
     server = uvicorn_server.Server(uvicorn.Config(app, **told), limits=limits, slot=slot, refused=refused)
     with door or socket.create_server(("127.0.0.1", 0), backlog=512) as door:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [door]})

@@ -62,7 +62,7 @@ def work(slot: supervisor.WorkerSlot) -> int:
 
     app = App(slot)
     if PLAN == "line":
-        uvicorn_server.HELD = 600.0  # however slow this machine is
+        uvicorn_server.HOLD_SECONDS = 600.0  # however slow this machine is
     config = uvicorn.Config(app, **uvicorn_server.settings())
     server = uvicorn_server.Server(config, slot=slot, behind=lambda: app.waiting > 0)
     server.run([door])

@@ -121,7 +121,7 @@ def test_a_body_that_comes_by_the_byte_is_refused(kind: dict[str, Any]) -> None:
 
 
 def test_a_large_body_may_take_its_time_while_it_moves(kind: dict[str, Any]) -> None:
-    steady = replace(QUICK, least=1000)
+    steady = replace(QUICK, progress_bytes=1000)
     with listening_to(Echo(), limits=steady, **kind) as port, connected(port) as client:
         client.sendall(b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 60000\r\n\r\n")
         for _ in range(20):
@@ -272,7 +272,7 @@ def test_a_full_process_leaves_clients_to_one_that_has_room() -> None:
     """Where several share a door, nobody is turned away by the one that is full while another is not."""
     board = memoryview(bytearray(8)).cast("i")
     other = WorkerSlot(1, board)
-    other.write(0)
+    other.set_clients(0)
     app = Echo()
     with (
         listening_to(app, limits=ConnectionLimits(connections=1), slot=WorkerSlot(0, board)) as port,
@@ -284,7 +284,7 @@ def test_a_full_process_leaves_clients_to_one_that_has_room() -> None:
             second.settimeout(0.1)
             with pytest.raises(TimeoutError):
                 second.recv(100)  # the other one would have let us in
-            other.leave()
+            other.clear()
             second.settimeout(10)
             assert heard(second).startswith(b"HTTP/1.1 503")
     assert board[0] == -1

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from tests.server.listener import GET, answer, connected, heard, until
 
-from notewright.server.listen.supervisor import WorkerSlot, terminal_gone
-from notewright.server.listen.uvicorn_server import ARRIVING, AT_ONCE, HELD, _Behind
+from notewright.server.listen.supervisor import WorkerSlot, is_terminal_gone
+from notewright.server.listen.uvicorn_server import BURST_CONNECTIONS, BURST_SECONDS, HOLD_SECONDS, AcceptBackpressure
 
 pytestmark = pytest.mark.slow
 
@@ -130,14 +130,18 @@ def test_a_worker_that_is_killed_takes_with_it_only_those_whom_it_serves(folder:
         for thread in threads:
             thread.join(60)
         assert len(answers) + len(lost) == clients
-        assert len(lost) <= 1 + 1 + AT_ONCE  # one was being served, one was in line, and some may have been arriving
+        assert (
+            len(lost) <= 1 + 1 + BURST_CONNECTIONS
+        )  # one was being served, one was in line, and some may have been arriving
 
 
 def test_nobody_is_left_at_the_door_for_long() -> None:
     calls_wait = [True]
-    behind = _Behind(lambda: calls_wait[0])
-    assert behind.holds(1.0) and behind.holds(1.0 + HELD * 0.9)
-    assert not behind.holds(1.0 + HELD) and not behind.holds(1.0 + 100 * HELD), "who waits is let in to wait here"
+    behind = AcceptBackpressure(lambda: calls_wait[0])
+    assert behind.holds(1.0) and behind.holds(1.0 + HOLD_SECONDS * 0.9)
+    assert not behind.holds(1.0 + HOLD_SECONDS) and not behind.holds(1.0 + 100 * HOLD_SECONDS), (
+        "who waits is let in to wait here"
+    )
     calls_wait[0] = False
     assert not behind.holds(200.0)
     calls_wait[0] = True
@@ -145,11 +149,11 @@ def test_nobody_is_left_at_the_door_for_long() -> None:
 
 
 def test_of_many_who_come_at_once_some_are_left_to_others() -> None:
-    behind = _Behind(lambda: False)
-    for number in range(AT_ONCE):
+    behind = AcceptBackpressure(lambda: False)
+    for number in range(BURST_CONNECTIONS):
         assert not behind.holds(5.0 + number / 1e6)
-        behind.came(5.0 + number / 1e6)
-    assert behind.holds(5.0 + ARRIVING / 2) and not behind.holds(5.0 + ARRIVING * 1.1)
+        behind.note_accepted(5.0 + number / 1e6)
+    assert behind.holds(5.0 + BURST_SECONDS / 2) and not behind.holds(5.0 + BURST_SECONDS * 1.1)
 
 
 def test_sigterm_lets_a_request_end_and_lets_nobody_else_in(folder: Path) -> None:
@@ -265,25 +269,25 @@ def test_who_has_more_clients_than_another_knows_by_how_many() -> None:
     board = memoryview(bytearray(12)).cast("i")
     slots = [WorkerSlot(number, board) for number in range(3)]
     for slot, clients in zip(slots, (5, 2, 9), strict=True):
-        slot.write(clients)
-    assert [slot.more_than_others() for slot in slots] == [3, 0, 7]
-    slots[1].leave()
-    assert [slots[0].more_than_others(), slots[2].more_than_others()] == [0, 4]
-    assert WorkerSlot().more_than_others() == 0
+        slot.set_clients(clients)
+    assert [slot.surplus_clients() for slot in slots] == [3, 0, 7]
+    slots[1].clear()
+    assert [slots[0].surplus_clients(), slots[2].surplus_clients()] == [0, 4]
+    assert WorkerSlot().surplus_clients() == 0
 
 
 def test_a_terminal_that_is_closed_is_told_from_one_that_is_not_there() -> None:
-    assert not terminal_gone()
+    assert not is_terminal_gone()
     mine, theirs = os.openpty()
     watch = """if True:
         import os
-        from notewright.server.listen.supervisor import terminal_gone
-        print(terminal_gone(), flush=True)
+        from notewright.server.listen.supervisor import is_terminal_gone
+        print(is_terminal_gone(), flush=True)
         try:
             os.read(0, 1)
         except OSError:
             pass
-        print(terminal_gone(), flush=True)
+        print(is_terminal_gone(), flush=True)
     """
     with subprocess.Popen(
         [sys.executable, "-c", watch], stdin=theirs, stdout=subprocess.PIPE, text=True, start_new_session=True

@@ -10,7 +10,7 @@ from notewright.server.listen.uvicorn_server import Server
 
 
 def test_who_asks_while_the_configuration_is_read_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "terminal_gone", lambda: False)
+    monkeypatch.setattr(supervisor, "is_terminal_gone", lambda: False)
     written, read = ["first"], []
 
     async def scenario() -> None:

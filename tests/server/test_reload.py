@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from tests.server.listener import listening_to, until
 
-from notewright.server.listen.reload import Replaceable
+from notewright.server.listen.uvicorn_server import ReplaceableApp
 
 
 class Site:
@@ -48,7 +48,7 @@ class Site:
 
 
 @contextlib.asynccontextmanager
-async def alive(site: Replaceable) -> AsyncIterator[Callable[[str], Coroutine[Any, Any, str]]]:
+async def alive(site: ReplaceableApp) -> AsyncIterator[Callable[[str], Coroutine[Any, Any, str]]]:
     """The site with its lifespan running, and a way to ask it."""
     told: asyncio.Queue[str] = asyncio.Queue()
     heard: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -86,7 +86,7 @@ async def soon(true: Callable[[], bool]) -> None:
 def test_new_requests_go_to_the_new_one_and_the_old_one_answers_those_it_has() -> None:
     async def test() -> None:
         old, new = Site("old"), Site("new")
-        site = Replaceable(old.app)
+        site = ReplaceableApp(old.app)
         async with alive(site) as ask:
             assert await ask("/") == "old"
             slow = asyncio.create_task(ask("/slow"))
@@ -105,11 +105,11 @@ def test_new_requests_go_to_the_new_one_and_the_old_one_answers_those_it_has() -
 def test_who_is_on_the_way_out_is_told_so_that_streams_end() -> None:
     async def test() -> None:
         old, new = Site("old"), Site("new")
-        site = Replaceable(old.app)
+        site = ReplaceableApp(old.app)
         async with alive(site):
             site.replace(new.app)
             assert old.left and not new.left
-            site.leave()
+            site.end_streams()
             assert new.left
 
     run(test())
@@ -119,7 +119,7 @@ def test_who_is_on_the_way_out_is_told_so_that_streams_end() -> None:
 def test_under_load_no_request_is_lost_while_applications_come_and_go() -> None:
     """Real sockets: every request has an answer, of the old one or of the new one."""
     loops: list[asyncio.AbstractEventLoop] = []
-    site: Replaceable = Replaceable(Site("0").app)
+    site: ReplaceableApp = ReplaceableApp(Site("0").app)
 
     async def noted(scope: Any, receive: Any, send: Any) -> None:
         if not loops:

@@ -76,7 +76,7 @@ def test_who_does_not_shake_hands_takes_a_place_like_everybody(tmp_path: Path) -
 
 def test_a_renewed_certificate_is_shown_to_whoever_comes_next(tmp_path: Path) -> None:
     given = secure(tmp_path)
-    opened = tls.opened(given)
+    opened = tls.load(given)
     assert opened is not None
     with served(opened) as port:
         before = shaken(port, given)
@@ -89,7 +89,7 @@ def test_a_renewed_certificate_is_shown_to_whoever_comes_next(tmp_path: Path) ->
 
 def test_half_of_a_new_pair_leaves_the_old_certificate_in_use(tmp_path: Path) -> None:
     given = secure(tmp_path)
-    opened = tls.opened(given)
+    opened = tls.load(given)
     assert opened is not None
     old = Path(given["http.tls_cert"]).read_bytes()
     certificate(tmp_path, "other")
@@ -102,7 +102,7 @@ def test_half_of_a_new_pair_leaves_the_old_certificate_in_use(tmp_path: Path) ->
 
 
 def test_https_cannot_be_turned_off_in_a_running_server(tmp_path: Path) -> None:
-    opened = tls.opened(secure(tmp_path))
+    opened = tls.load(secure(tmp_path))
     assert opened is not None
     with pytest.raises(Invalid, match="turned off"):
         opened.reload(config())
@@ -165,12 +165,12 @@ def test_files_that_cannot_be_used_are_refused_in_words(
 ) -> None:
     cert, key = files(tmp_path)
     with pytest.raises(Invalid, match=words) as refused:
-        tls.opened(config(tls_cert=cert, tls_key=key))
+        tls.load(config(tls_cert=cert, tls_key=key))
     assert refused.value.hint
 
 
 def test_without_files_there_is_no_tls() -> None:
-    assert tls.opened(config()) is None
+    assert tls.load(config()) is None
     with listening_to(Echo()) as port:
         assert b"127.0.0.1 http 0" in ask(port)
         with connected(port) as client, pytest.raises((ssl.SSLError, OSError)):

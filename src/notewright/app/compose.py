@@ -77,7 +77,7 @@ def refuse_mistakes(config: Config) -> None:
     with contextlib.closing(open_registry(config)) as registry:
         refuse_strangers(config, registry)
     refuse_unreachable(places_beside(config))
-    tls.opened(config)
+    tls.load(config)
     if config["auth.issuer"]:
         from notewright.server.auth import oauth
 

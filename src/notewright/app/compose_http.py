@@ -46,8 +46,8 @@ from notewright.server.auth.scopes import BASIC_SCOPES
 from notewright.server.concurrency_limits import ConcurrencyLimits
 from notewright.server.listen import tls, uvicorn_server
 from notewright.server.listen.bounded_protocol import ConnectionLimits
-from notewright.server.listen.reload import Replaceable
 from notewright.server.listen.supervisor import WorkerSlot
+from notewright.server.listen.uvicorn_server import ReplaceableApp
 from notewright.server.ops import multiproc_metrics
 from notewright.server.ops.audit_log import AuditLog, audit_file
 from notewright.server.ops.operations import Operations
@@ -266,11 +266,11 @@ def work(
 ) -> int:
     """One process that answers, at its slot among several, which count together in `counts`."""
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # strangers could fill the log with warnings
-    secured = tls.opened(config)
+    secured = tls.load(config)
     if counts is not None and slot is not None:
         multiproc_metrics.register_worker(counts, slot.number)
     with Site(config, counts=counts) as site:
-        app = Replaceable(site.app())
+        app = ReplaceableApp(site.app())
 
         async def again() -> None:
             asked = await asyncio.to_thread(reread)
@@ -281,13 +281,13 @@ def work(
             await renew()
 
         async def renew() -> None:
-            server.take_websockets(site.is_live)
+            server.allow_websockets(site.is_live)
             app.replace(site.app())
 
         site.turned_live = renew
         server = uvicorn_server.Server(
             uvicorn.Config(app, **uvicorn_server.settings(secured, websockets=site.is_live)),
-            leaving=app.leave,
+            stopping=app.end_streams,
             limits=ConnectionLimits(connections=config["http.max_connections"]),
             slot=slot,
             refused=site.operations.record_cut_connection,

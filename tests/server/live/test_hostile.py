@@ -136,13 +136,13 @@ def test_who_reads_stays_however_much_more_is_written_meanwhile() -> None:
         ours.transport = transport
         for second in range(0, 30, 6):
             transport.write(bytes((second + 1) << 19))  # more than before
-            ours.look(float(second))
+            ours.check_timeout(float(second))
             assert not transport.is_closing(), "it reads"
             while transport.get_write_buffer_size():
                 await asyncio.wait_for(loop.sock_recv(client, 1 << 20), 20)
         transport.write(bytes(1 << 20))
-        ours.look(30.0)
-        ours.look(41.0)
+        ours.check_timeout(30.0)
+        ours.check_timeout(41.0)
         assert transport.is_closing(), "it does not read any more"
         client.close()
 

@@ -1,8 +1,8 @@
-"""uvicorn's HTTP protocol (httptools), with bounds: how large a head may be, and how long a client may keep us waiting.
+"""uvicorn's HTTP protocol (httptools), with limits: on the size of a head, and on how long a client may make us wait.
 
-What a client owes us is looked at from outside, about once a second, by what has come since: no timer is set and
-cleared for a request. A refusal is written only where no answer is under way, and the connection is kept for a moment
-while what still comes is thrown away: closed at once, the client would see a reset in place of our words.
+Timeouts are checked from outside, about once a second, by what has arrived since: no timer is set and cleared for a
+request. A refusal is written only where no answer is under way, and the connection lingers for a moment while what
+still arrives is discarded: closed at once, the client would see a reset in place of our words.
 """
 
 import asyncio
@@ -13,61 +13,61 @@ from typing import Any, Literal
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-PIECE_BYTES = 8 << 10  # that the parser is given at a time, so that a head cannot come through whole, however large
+PIECE_BYTES = 8 << 10  # given to the parser at a time, so that a head cannot come through whole, however large
 MAX_PIPELINED = 8  # requests that may come before the first is answered
 LINGER_SECONDS = 1.0
 MORE_THAN_SENT = 1 << 50  # more bytes than anybody sends
 
 Part = Literal["head", "body", ""]
-Waits = Literal["head", "body", "rest", "idle", "reader", ""]
+Wait = Literal["head", "body", "rest", "idle", "reader", ""]  # what we wait for; its limit is `<wait>_seconds`
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """What a client may keep us waiting for. A body, and an answer, must move by `least` bytes in their time."""
+    """How long a client may make us wait. A body, and an answer, must move by `progress_bytes` in their time."""
 
     connections: int = 1000
     head_bytes: int = 32 << 10
     head_seconds: float = 10
     body_seconds: float = 20
-    rest_seconds: float = 5  # for a body nobody reads any more
+    rest_seconds: float = 5  # for a body that the application no longer reads
     idle_seconds: float = 75
     reader_seconds: float = 60
-    least: int = 8 << 10
+    progress_bytes: int = 8 << 10
 
-    def seconds(self, waits: Waits) -> float:
-        return float(getattr(self, f"{waits}_seconds", "inf"))
+    def seconds(self, wait: Wait) -> float:
+        return float(getattr(self, f"{wait}_seconds", "inf"))
 
     @property
-    def every(self) -> float:
-        """How often to look."""
+    def check_seconds(self) -> float:
+        """Between two checks of the timeouts."""
         return min(1.0, self.head_seconds / 4, self.body_seconds / 4, self.idle_seconds / 4, self.rest_seconds / 4)
 
 
-class Bounded(HttpToolsProtocol):
+class BoundedHttp(HttpToolsProtocol):
     """A connection with a client."""
 
     limits: ConnectionLimits
-    left: Callable[[], None]  # told when the connection has gone
-    refused: Callable[[int], None]  # told the status of each refusal
-    no_room: bool  # this client is to be told so, and is gone in a moment
+    closed: Callable[[], None]  # called when the connection has gone
+    refused: Callable[[int], None]  # called with the status of each refusal
+    is_surplus: bool  # one too many: it is answered so, and closed in a moment
     ws_protocol_class: Any
 
     _refused = False
     _upgraded = False  # to a WebSocket, which has the transport now
     _received = 0  # bytes
     _resumed = 0  # times
-    _part: Part = ""  # of a request, of which we have something but not all
-    _head = 0  # bytes of a head that has not come whole
-    _body_seen = False  # something of a body, in the last piece
+    _part: Part = ""  # of a request that has partly arrived
+    _head = 0  # bytes of a head that has not arrived whole
+    _body_seen = False  # in the last piece
     _running: Any = None  # the request that is being answered, or was last; `cycle` is the one that came last
-    _state: tuple[Waits, object] = ("", None)
+    _state: tuple[Wait, object] = ("", None)
     _since = 0.0
-    _then = 0
+    _moved_before = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if self.no_room:
+        if self.is_surplus:
             self.refuse(503, "Too many connections", "retry-after: 1\r\n")
 
     def data_received(self, data: bytes) -> None:
@@ -88,23 +88,23 @@ class Bounded(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._notify_disconnect()
-        self.left()
+        self.closed()
 
     def handle_websocket_upgrade(self) -> None:
-        """The connection goes on as a WebSocket, which is counted and looked after in our place. Not while an answer
-        is under way, into which the handshake would be written."""
-        if self._refused or self.no_room:
+        """Go on as a WebSocket, which counts and has limits in our place. Not while an answer is under way, into which
+        the handshake would be written."""
+        if self._refused or self.is_surplus:
             return
         if self.cycle is not None and not self.cycle.response_complete:
             return self.refuse(400, "A handshake may not be sent ahead")
-        made = self.ws_protocol_class  # ours (`websocket_protocol.py`)
+        websocket_class = self.ws_protocol_class  # ours (`websocket_protocol.py`)
 
-        def taken_over(**given: Any) -> Any:
-            socket = made(**given)
-            socket.limits, socket.left = self.limits, self.left
-            return socket
+        def make_websocket(**options: Any) -> Any:
+            websocket = websocket_class(**options)
+            websocket.limits, websocket.closed = self.limits, self.closed
+            return websocket
 
-        self.ws_protocol_class, self._upgraded = taken_over, True
+        self.ws_protocol_class, self._upgraded = make_websocket, True
         super().handle_websocket_upgrade()
 
     def resume_writing(self) -> None:
@@ -120,12 +120,12 @@ class Bounded(HttpToolsProtocol):
             return
         self._refused = True
         self.refused(status)
-        begun = self._notify_disconnect()
-        if not begun:
+        answer_begun = self._notify_disconnect()
+        if not answer_begun:
             head = f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}\r\ncontent-type: text/plain; charset=utf-8\r\n"
             head += f"content-length: {len(words)}\r\n{header}connection: close\r\n\r\n"
             self.transport.write((head + words).encode("ascii"))
-        if begun or not self.transport.can_write_eof():
+        if answer_begun or not self.transport.can_write_eof():
             self.transport.close()
             return
         self.flow.resume_reading()
@@ -134,8 +134,8 @@ class Bounded(HttpToolsProtocol):
 
     @property
     def idle_since(self) -> float | None:
-        """When we noticed that nothing was left to do here, if that is so."""
-        return self._since if self._state == ("idle", self.cycle) and self._waits() == "idle" else None
+        """When a check found that nothing was left to do here, if that is still so."""
+        return self._since if self._state == ("idle", self.cycle) and self._current_wait() == "idle" else None
 
     def _notify_disconnect(self) -> bool:
         """Tell the application that its client has gone; whether it was in the middle of an answer."""
@@ -146,26 +146,28 @@ class Bounded(HttpToolsProtocol):
         running.message_event.set()
         return bool(running.response_started)
 
-    def look(self, now: float) -> None:
-        """Has the client kept us waiting for too long?"""
-        waits = self._waits()
-        if waits == "" and self.flow.read_paused:
-            self.flow.resume_reading()  # uvicorn stops when somebody sends ahead, and would not see that they have gone
-        state = waits, self.cycle
+    def check_timeout(self, now: float) -> None:
+        """End the connection if its client has made us wait for too long."""
+        wait = self._current_wait()
+        if wait == "" and self.flow.read_paused:
+            self.flow.resume_reading()  # uvicorn stops reading when a client sends ahead, and would not see it leave
+        state, late = (wait, self.cycle), now - self._since >= self.limits.seconds(wait)
         moved = self._received
-        if waits == "reader":
+        if wait == "reader":
             moved = self._resumed * MORE_THAN_SENT - self.transport.get_write_buffer_size()
-        if state == self._state and now - self._since >= self.limits.seconds(waits) and not self._moves(waits, moved):
-            self._give_up(waits)
-        elif state != self._state or now - self._since >= self.limits.seconds(waits):
-            self._state, self._since, self._then = state, now, moved
+        is_moving = wait in ("body", "reader") and moved - self._moved_before >= self.limits.progress_bytes
+        we_paused = wait == "body" and self.flow.read_paused  # it is we who do not read
+        if state == self._state and late and not is_moving and not we_paused:
+            if wait == "reader":
+                self.transport.abort()
+            elif wait == "body" or (wait == "head" and self._part == "head"):
+                self.refuse(408, "The request did not come in time")
+            else:
+                self.transport.close()
+        elif state != self._state or late:
+            self._state, self._since, self._moved_before = state, now, moved
 
-    def _moves(self, waits: Waits, moved: int) -> bool:
-        if waits == "body" and self.flow.read_paused:
-            return True  # it is we who do not read
-        return waits in ("body", "reader") and moved - self._then >= self.limits.least
-
-    def _waits(self) -> Waits:
+    def _current_wait(self) -> Wait:
         if self.transport.get_write_buffer_size():
             return "reader"
         part, answering = self._part, self.cycle is not None and not self.cycle.response_complete
@@ -174,14 +176,6 @@ class Bounded(HttpToolsProtocol):
         if part == "body":
             return "body" if answering else "rest"
         return "" if answering else "head" if part == "head" else "idle"
-
-    def _give_up(self, waits: Waits) -> None:
-        if waits == "reader":
-            self.transport.abort()
-        elif waits == "body" or (waits == "head" and self._part == "head"):
-            self.refuse(408, "The request did not come in time")
-        else:
-            self.transport.close()
 
     # What the parser and uvicorn call
 
@@ -194,15 +188,17 @@ class Bounded(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._part == "head":  # uvicorn takes what comes behind a body for headers, which no proxy looks at
+        if self._part == "head":  # uvicorn takes trailers for headers, which no proxy looks at
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._part = "body"
-        if self._head + PIECE_BYTES > self.limits.head_bytes and self._size_of_head() > self.limits.head_bytes:
+        most = self.limits.head_bytes
+        sizes = (len(name) + len(value) + 4 for name, value in self.headers)
+        if self._head + PIECE_BYTES > most and len(self.url) + sum(sizes) > most:
             self.refuse(431, "The head of the request is too large")
         if self._refused or len(self.pipeline) >= MAX_PIPELINED:
-            raise _Enough  # ends the parser too
+            raise _StopParsing
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -213,9 +209,6 @@ class Bounded(HttpToolsProtocol):
         self._part = ""
         super().on_message_complete()
 
-    def _size_of_head(self) -> int:
-        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
-
-class _Enough(Exception):
-    """This client is not listened to any longer."""
+class _StopParsing(Exception):
+    """Ends the parser: this client is not listened to any longer."""

@@ -1,4 +1,4 @@
-"""HTTPS by certificate files, which may be renewed while we serve. Nothing of the web stack is needed to read them."""
+"""HTTPS with certificate files, which may be renewed while we serve. The web stack is not needed to read them."""
 
 import ssl
 
@@ -10,24 +10,24 @@ class Tls:
     """A certificate and its key in a context that lives as long as the server does."""
 
     def __init__(self, cert: str, key: str) -> None:
-        self.context = _loaded(cert, key)
+        self.context = _load_context(cert, key)
 
     def reload(self, config: Config) -> None:
-        """Whoever comes from now on sees the certificate that is in the files now.
+        """Use the certificate that is in the files now, from the next connection on.
 
-        Invalid, and the old one stays, if it cannot be used: half of a new pair in a living context would refuse
-        everybody, so it is tried in another context first.
+        Invalid, and the old one stays, if it cannot be used: half of a new pair in a live context would refuse every
+        client, so it is tried in another context first.
         """
         cert, key = _files(config) or (None, None)
         if cert is None or key is None:
             hint = "restart to serve without HTTPS"
             raise Invalid("HTTPS cannot be turned off while it is served", hint=hint, what="http.tls_cert")
-        _loaded(cert, key)
+        _load_context(cert, key)
         self.context.load_cert_chain(cert, key)
 
 
-def opened(config: Config) -> Tls | None:
-    """What the configuration names, None where it names nothing, or Invalid in words."""
+def load(config: Config) -> Tls | None:
+    """The certificate that the configuration names, None where it names none, or Invalid in words."""
     files = _files(config)
     return None if files is None else Tls(*files)
 
@@ -37,49 +37,40 @@ def _files(config: Config) -> tuple[str, str] | None:
     if not cert and not key:
         return None
     if not cert or not key:
-        there, missing = ("http.tls_cert", "http.tls_key") if cert else ("http.tls_key", "http.tls_cert")
-        raise Invalid(f"{there} is set and {missing} is not", hint="HTTPS needs both", what=missing)
+        present, missing = ("http.tls_cert", "http.tls_key") if cert else ("http.tls_key", "http.tls_cert")
+        raise Invalid(f"{present} is set and {missing} is not", hint="HTTPS needs both", what=missing)
     return str(cert), str(key)
 
 
-def _loaded(cert: str, key: str) -> ssl.SSLContext:
-    _readable(cert, "http.tls_cert")
-    _readable(key, "http.tls_key")
+def _load_context(cert: str, key: str) -> ssl.SSLContext:
+    for file, setting in ((cert, "http.tls_cert"), (key, "http.tls_key")):
+        try:
+            with open(file, "rb") as readable:
+                readable.read(1)
+        except OSError as error:
+            words = f"{file} cannot be read: {(error.strerror or str(error)).lower()}"
+            raise Invalid(words, hint=f"look at {setting}", what=setting) from None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     try:
-        context.load_cert_chain(cert, key, _no_password)
+        context.load_cert_chain(cert, key, _refuse_password)
     except _Encrypted:
         hint = "write it without one, readable by this server only"
         raise Invalid(f"the key {key} is protected by a password", hint=hint, what="http.tls_key") from None
     except ssl.SSLError as error:
-        raise _unusable(cert, key, error) from None
+        if error.reason == "KEY_VALUES_MISMATCH":
+            words, hint = f"the key {key} does not belong to the certificate {cert}", "name the key it was made with"
+            raise Invalid(words, hint=hint, what="http.tls_key") from None
+        hint = "both must be PEM files; the certificate comes first in its file, then those that signed it"
+        words = f"{cert} and {key} cannot be used for HTTPS: {error.reason or error}"
+        raise Invalid(words, hint=hint, what="http.tls_cert") from None
     return context
 
 
-def _unusable(cert: str, key: str, error: ssl.SSLError) -> Invalid:
-    if error.reason == "KEY_VALUES_MISMATCH":
-        hint = "name the key it was made with"
-        return Invalid(f"the key {key} does not belong to the certificate {cert}", hint=hint, what="http.tls_key")
-    hint = "both must be PEM files; the certificate comes first in its file, then those that signed it"
-    return Invalid(
-        f"{cert} and {key} cannot be used for HTTPS: {error.reason or error}", hint=hint, what="http.tls_cert"
-    )
-
-
-def _readable(file: str, setting: str) -> None:
-    try:
-        with open(file, "rb") as opened:
-            opened.read(1)
-    except OSError as error:
-        words = f"{file} cannot be read: {(error.strerror or str(error)).lower()}"
-        raise Invalid(words, hint=f"look at {setting}", what=setting) from None
-
-
 class _Encrypted(Exception):
-    """Somebody would have to type a password, and nobody is there."""
+    """The key needs a password, which nobody is there to type."""
 
 
-def _no_password() -> str:
+def _refuse_password() -> str:
     raise _Encrypted
