@@ -9,8 +9,8 @@ from tests.conftest import MakeWorkspace
 
 from notewright.engine.check import broken_links, check
 from notewright.engine.dialects.cairn import note_summaries
-from notewright.engine.dialects.lens import forward_across
-from notewright.engine.dialects.obsidian import described, unresolved_links
+from notewright.engine.dialects.lens import forward_links_across
+from notewright.engine.dialects.obsidian import tag_descriptions, unresolved_links
 from notewright.engine.find.graph import linking, neighbourhood
 from notewright.engine.find.links import links, outgoing
 from notewright.engine.move import move
@@ -46,7 +46,7 @@ def forward(ws: Workspace) -> list[str | None]:
 
 
 def across(ws: Workspace) -> list[str | None]:
-    return [*forward_across([ws], ws, NotePath("About.md"))]
+    return [*forward_links_across([ws], ws, NotePath("About.md"))]
 
 
 @pytest.mark.parametrize(("ask", "prefix"), [(forward, ""), (across, "Main/")])
@@ -74,7 +74,7 @@ ASK: dict[str, Callable[[Workspace], object]] = {
     "loose ends": lambda ws: broken_links(ws, ""),
     "what check says of links": lambda ws: [one for one in check(ws) if one.kind.endswith("_link")],
     "names that nothing has": unresolved_links,
-    "notes with a tag": lambda ws: described(ws, "one"),
+    "notes with a tag": lambda ws: tag_descriptions(ws, "one"),
     "cards": lambda ws: [(card.path, card.tags) for card in note_summaries(ws, Selection())[0]],
 }
 

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from notewright.engine.changes.history import find_change, undo
-from notewright.engine.dialects.cairn import body_of, joined, patch_or_create, patch_stamped, stamped, write_stamped
+from notewright.engine.dialects.cairn import (
+    add_tags_and_aliases,
+    body_of,
+    patch_or_create,
+    patch_stamped,
+    set_times,
+    write_stamped,
+)
 from notewright.engine.workspace import Workspace
 from notewright.errors import Exists, Invalid, NotFound, Quota, TooLarge
 from notewright.notes.edits.edit import Append, Replace, apply, read_frontmatter
@@ -46,21 +53,21 @@ def text(ws: Workspace, path: NotePath = A) -> str:
     ],
 )
 def test_times_go_where_they_belong(before: str | None, given_text: str, after: str) -> None:
-    assert stamped(A, given_text, before, NOW) == after
+    assert set_times(A, given_text, before, NOW) == after
 
 
 @given(st.text(alphabet="ab-:#[]'\"\n\r \ufeff", max_size=60))
 def test_a_stamp_adds_lines_of_its_own_and_leaves_every_other_character(given_text: str) -> None:
-    once = stamped(A, given_text, None, NOW)
+    once = set_times(A, given_text, None, NOW)
     assert once.endswith(given_text[read_frontmatter(given_text).end :])
-    assert stamped(A, once, once, NOW) == once
-    renewed = stamped(A, once, once, LATER)
+    assert set_times(A, once, once, NOW) == once
+    renewed = set_times(A, once, once, LATER)
     assert renewed.replace(LATER, NOW) == once
 
 
 @given(st.text(alphabet="ab-:#[]'\"\n ", max_size=60))
 def test_joining_nothing_changes_nothing_but_backlinks(given_text: str) -> None:
-    assert joined(A, given_text, (), ()) == given_text
+    assert add_tags_and_aliases(A, given_text, (), ()) == given_text
 
 
 @pytest.mark.parametrize(
@@ -74,14 +81,14 @@ def test_joining_nothing_changes_nothing_but_backlinks(given_text: str) -> None:
     ],
 )
 def test_tags_and_aliases_are_united(content: str, tags: list[str], aliases: list[str], after: str) -> None:
-    assert joined(A, content, tags, aliases) == after
+    assert add_tags_and_aliases(A, content, tags, aliases) == after
 
 
 def test_nothing_is_joined_to_what_cannot_be_read() -> None:
     broken = "---\nbacklinks: [\n---\n"
-    assert joined(A, broken, (), ()) == broken
+    assert add_tags_and_aliases(A, broken, (), ()) == broken
     with pytest.raises(Invalid):
-        joined(A, broken, ["t"], ())
+        add_tags_and_aliases(A, broken, ["t"], ())
 
 
 @pytest.mark.parametrize(

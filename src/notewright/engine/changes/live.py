@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from notewright.engine.changes.commit import commit
 from notewright.engine.changes.plan import Plan, Put
-from notewright.engine.dialects.lens import all_backlinks, forward_across
+from notewright.engine.dialects.lens import all_backlinks, forward_links_across
 from notewright.engine.move import move
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import create, delete
@@ -238,7 +238,7 @@ class FolderSync:
             for target in [target for target, linking in sources.items() if own in linking]:
                 sources[target].discard(own)
                 touched.add(target)
-            for full in forward_across([self._ws], self._ws, path):
+            for full in forward_links_across([self._ws], self._ws, path):
                 if linked := ids.get(NotePath(full[prefix:])):
                     sources[linked].add(own)
                     touched.add(linked)

@@ -1,7 +1,8 @@
-"""Notes as lists of them show them: at or below a path, with tags and a property, as the index knows them."""
+"""What only Cairn's tools need: lists of notes with type and tags, and writing notes with times, tags and aliases."""
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -12,17 +13,16 @@ from notewright.engine.read import created, decode, exists, listing, missing
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import TRIES, admit, change_text, create, new_path
 from notewright.errors import Exists, Invalid, NotFound, TooLarge
-from notewright.index.base import Filed, Selection
+from notewright.index.base import Selection
 from notewright.notes.edits.edit import Edit, Replace, apply, apply_all, read_frontmatter
 from notewright.notes.edits.properties import AddTag, RemoveProperty, SetProperty
 from notewright.notes.edits.yaml import ListStyle
-from notewright.notes.model import Note
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath, path_key
 
 
 class NoteSummary(NamedTuple):
-    """What is told of a note without reading it."""
+    """A note in a list, as the index knows it."""
 
     path: NotePath
     title: str
@@ -37,10 +37,16 @@ def note_summaries(
 ) -> tuple[list[NoteSummary], int]:
     """The notes chosen, as this reader may see them, and how many there are in all.
 
-    `prefix` is a path without `.md`: the note of that name and those below it, not `deep` only one step below.
+    `prefix` is a path without `.md`: the note of that name and those below it, or only one step below if not `deep`.
     """
     asked = chosen._replace(folder=prefix, recursive=deep, folder_note=bool(prefix), visible=ws.access.visibility)
-    found, total = _by_birth(ws, asked) if chosen.sort == "created" else listing(ws, asked)
+    if chosen.sort != "created":
+        found, total = listing(ws, asked)
+    else:  # when a note was first made through us is known to the ledger, not to the index
+        found, total = listing(ws, asked._replace(sort="name", limit=None, offset=0))
+        times = created(ws, found)
+        found.sort(key=lambda filed: -times[filed.path])
+        found = found[asked.offset : None if asked.limit is None else asked.offset + asked.limit]
     paths = [filed.path for filed in found]
     tags, types = ws.index.tags_of(paths), ws.index.property_of("type", paths)
     return [
@@ -49,88 +55,79 @@ def note_summaries(
     ], total
 
 
-def _by_birth(ws: Workspace, asked: Selection) -> tuple[list[Filed], int]:
-    """The index does not know what the ledger knows: when a note was first made through us."""
-    found, total = listing(ws, asked._replace(sort="name", limit=None, offset=0))
-    times = created(ws, found)
-    found.sort(key=lambda filed: -times[filed.path])
-    end = None if asked.limit is None else asked.offset + asked.limit
-    return found[asked.offset : end], total
-
-
 def indexed_text(ws: Workspace, path: NotePath) -> str:
-    """The text of a note as it was indexed, for showing a piece of it; nothing where it could not be."""
+    """The text of a note as it was indexed, to show a piece of it; "" where there is none."""
     ws.access.may_see(path)
     return ws.index.text(path) or ""
 
 
 CREATED, MODIFIED, INJECTED = "created", "modified", "backlinks"
-MOST_BYTES = 1_048_576
+MAX_BYTES = 1_048_576
 _BLANK_LINE = re.compile(r"[ \t]*\r?\n")
 
 
 class StampedWrite(NamedTuple):
-    """A note that was written. `added` is how many bytes of its body (of all of it, after a replacement) are more."""
+    """A note that was written. `added` is by how many bytes its body grew; after a replacement, the whole note."""
 
     path: NotePath
     text: str
     created: bool
     added: int
-    change_id: str | None  # None: it was so already
+    change_id: str | None  # None: nothing changed
 
 
 def write_stamped(
     ws: Workspace, path: NotePath, content: str, *, tags: Sequence[str] = (), aliases: Sequence[str] = ()
 ) -> StampedWrite:
-    """Make or replace a note: the content as given, with these tags and aliases as well. The last writer wins.
+    """Make or replace a note: the content with these tags and aliases added. The last writer wins.
 
-    Exists with the details `alias` and `path` where another note has an alias that this one did not have before.
+    Exists with the details `alias` and `path` where another note has an alias that is new to this one.
     """
     admit(ws, path, 0)
     wait(ws)
     if not exists(ws, path):
         path = new_path(ws, path)
-    text = joined(path, content, tags, aliases)
-    made: list[StampedWrite] = []
+    text = add_tags_and_aliases(path, content, tags, aliases)
+    written: list[StampedWrite] = []
 
     def make() -> Plan:
         old = read_or_none(ws.store, path)
         before = decode(old.data)[0] if old else None
         _refuse_large(path, text, before)
-        _refuse_taken(ws, path, before, text)
-        whole = stamped(path, text, before, _now(ws))
-        whole = whole if whole == content else _set_apart(whole)
+        _refuse_taken_aliases(ws, path, before, text)
+        whole = set_times(path, text, before, _now(ws))
+        whole = whole if whole == content else _separate_body(whole)
         data = whole.encode()
         admit(ws, path, len(data))
-        made[:] = [StampedWrite(path, whole, old is None, _size(text) - _size(before or ""), None)]
+        written[:] = [StampedWrite(path, whole, old is None, _body_size(text) - _body_size(before or ""), None)]
         return Plan(
             (Put(path, data, None) if old is None else replace_shown(ws, old, data),),
             f"{'overwrote' if old else 'created'} {path}",
         )
 
     done = commit_latest(ws, make)
-    return made[0]._replace(change_id=done.id)
+    return written[0]._replace(change_id=done.id)
 
 
 def patch_stamped(ws: Workspace, path: NotePath, edit: Edit) -> StampedWrite:
-    """Edit a note that is there. Aliases as in `write_stamped`."""
+    """Edit an existing note. Aliases as in `write_stamped`."""
     wait(ws)
     added: list[int] = []
 
     def change(text: str) -> str:
         new = apply(text, edit, path)
         _refuse_large(path, new, text)
-        _refuse_taken(ws, path, text, new)
-        more = len(new.encode()) - len(text.encode()) if isinstance(edit, Replace) else _size(new) - _size(text)
-        added[:] = [more]
-        return text if new == text else stamped(path, new, text, _now(ws))
+        _refuse_taken_aliases(ws, path, text, new)
+        whole = isinstance(edit, Replace)
+        added[:] = [len(new.encode()) - len(text.encode()) if whole else _body_size(new) - _body_size(text)]
+        return text if new == text else set_times(path, new, text, _now(ws))
 
     edited = change_text(ws, path, change)
     return StampedWrite(path, edited.after, False, added[0], edited.change_id)
 
 
 def patch_or_create(ws: Workspace, path: NotePath, begun: str, edit: Edit | None) -> StampedWrite:
-    """Edit a note, or make it of `begun` and the edit together where it is missing: one change set or none."""
+    """Edit a note, or create it from `begun` and the edit where it is missing: one change set at most."""
     for _ in range(TRIES):
         try:
             if exists(ws, path):
@@ -140,8 +137,8 @@ def patch_or_create(ws: Workspace, path: NotePath, begun: str, edit: Edit | None
                 return StampedWrite(path, decode(ws.store.read(path).data)[0], False, 0, None)
             text = apply(begun, edit, path) if edit else begun
             _refuse_large(path, text, None)
-            whole = stamped(path, text, None, _now(ws))
-            return StampedWrite(path, whole, True, _size(text), create(ws, path, whole.encode()).change_id)
+            whole = set_times(path, text, None, _now(ws))
+            return StampedWrite(path, whole, True, _body_size(text), create(ws, path, whole.encode()).change_id)
         except Exists as problem:
             if problem.details.get("path") != path:
                 raise
@@ -154,47 +151,40 @@ def patch_or_create(ws: Workspace, path: NotePath, begun: str, edit: Edit | None
 # ---- texts --------------------------------------------------------------------------------------------
 
 
-def joined(path: NotePath, content: str, tags: Sequence[str], aliases: Sequence[str]) -> str:
-    """The content with more tags and aliases, those it has first, and without what only answers carry."""
+def add_tags_and_aliases(path: NotePath, content: str, tags: Sequence[str], aliases: Sequence[str]) -> str:
+    """The content with more tags and aliases after those it has, and without the backlinks that only answers carry."""
     note = parse(path, content)
     if note.frontmatter.problem and not (tags or aliases):
         return content
-    text = _without_injected(path, content, note)
-    text = apply_all(text, _tag_edits(parse(path, text), tags), path)
-    return apply_all(text, _alias_edits(parse(path, text), aliases), path)
+    text = content
+    if INJECTED in note.frontmatter.properties:  # a note that was read here and is written back brings them along
+        with suppress(Invalid):  # written in a way that is not ours to change
+            text = apply(content, RemoveProperty(INJECTED), path)
 
-
-def _without_injected(path: NotePath, content: str, note: Note) -> str:
-    """A note that was read here and is written back brings its backlinks along."""
-    if INJECTED not in note.frontmatter.properties:
-        return content
-    try:
-        return apply(content, RemoveProperty(INJECTED), path)
-    except Invalid:
-        return content  # written in a way that is not ours to change
-
-
-def _tag_edits(note: Note, tags: Sequence[str]) -> list[Edit]:
+    edits: list[Edit] = []
     wanted = list(dict.fromkeys(tag for tag in (given.strip().lstrip("#") for given in tags) if tag))
     if any(key.lower() == "tags" for key in note.frontmatter.properties):
-        return [AddTag(tag, "flow") for tag in wanted]
-    once = list({tag.casefold(): tag for tag in reversed(wanted)}.values())[::-1]
-    return [SetProperty("tags", once, "flow", apart=True)] if once else []
+        edits += [AddTag(tag, "flow") for tag in wanted]
+    elif wanted:
+        once = list({tag.casefold(): tag for tag in reversed(wanted)}.values())[::-1]
+        edits.append(SetProperty("tags", once, "flow", apart=True))
+    text = apply_all(text, edits, path)
 
-
-def _alias_edits(note: Note, aliases: Sequence[str]) -> list[Edit]:
+    note = parse(path, text)
     key = next((key for key in note.frontmatter.properties if key.lower() == "aliases"), "aliases")
     value = note.frontmatter.properties.get(key)
     known = {path_key(alias) for alias in note.aliases}
     more = {path_key(alias): alias for given in reversed(aliases) if (alias := given.strip())}
     new = [alias for alias_key, alias in reversed(more.items()) if alias_key not in known]
+    if not new:
+        return text
     members = [*(value if isinstance(value, list) else note.aliases), *new]
     style: ListStyle | None = None if isinstance(value, list) and value else "flow"
-    return [SetProperty(key, members, style, apart=True)] if new else []
+    return apply(text, SetProperty(key, members, style, apart=True), path)
 
 
-def stamped(path: NotePath, text: str, before: str | None, now: str) -> str:
-    """The text with its times: both if it is new, else those that it has or had. `created` stays what it was."""
+def set_times(path: NotePath, text: str, before: str | None, now: str) -> str:
+    """The text with its times set: both for a new note, else those it has or had. `created` keeps its value."""
     front = parse(path, text).frontmatter
     if front.problem:
         return text
@@ -209,11 +199,11 @@ def stamped(path: NotePath, text: str, before: str | None, now: str) -> str:
     try:
         return apply_all(text, edits, path)
     except Invalid:
-        return text  # a stamp is no reason to refuse a note
+        return text  # a time is no reason to refuse a note
 
 
 def body_of(text: str) -> str:
-    """What stands below the frontmatter and the blank line that sets it apart; all of it if that cannot be read."""
+    """The text below the frontmatter and its blank line; all of it where the frontmatter cannot be read."""
     front = read_frontmatter(text)
     if not front.present or front.problem:
         return text[front.start :]
@@ -221,15 +211,15 @@ def body_of(text: str) -> str:
     return text[blank.end() if blank else front.end :]
 
 
-def _set_apart(text: str) -> str:
-    """A blank line between the frontmatter and the body, where we had a hand in the frontmatter."""
+def _separate_body(text: str) -> str:
+    """Put a blank line between the frontmatter and the body."""
     front = read_frontmatter(text)
     if not front.present or front.problem or not text[front.end :].strip() or _BLANK_LINE.match(text, front.end):
         return text
     return text[: front.end] + ("\r\n" if text[: front.end].endswith("\r\n") else "\n") + text[front.end :]
 
 
-def _size(text: str) -> int:
+def _body_size(text: str) -> int:
     return len(body_of(text).encode())
 
 
@@ -241,17 +231,17 @@ def _now(ws: Workspace) -> str:
 
 
 def _refuse_large(path: NotePath, text: str, before: str | None) -> None:
-    """A note that was larger already may get smaller."""
+    """Refuse a note above MAX_BYTES, but not one that was larger already and does not grow."""
     size = len(text.encode())
-    if size > max(MOST_BYTES, len(before.encode()) if before else 0):
+    if size > max(MAX_BYTES, len(before.encode()) if before else 0):
         raise TooLarge(
-            f"{path} would be {size:,} bytes; the most is {MOST_BYTES:,}", hint="split it into several notes",
-            size=size, limit=MOST_BYTES, path=path,
+            f"{path} would be {size:,} bytes; the most is {MAX_BYTES:,}", hint="split it into several notes",
+            size=size, limit=MAX_BYTES, path=path,
         )  # fmt: skip
 
 
-def _refuse_taken(ws: Workspace, path: NotePath, before: str | None, after: str) -> None:
-    """Only what is new is looked at: twins that were there before are for `check` to report."""
+def _refuse_taken_aliases(ws: Workspace, path: NotePath, before: str | None, after: str) -> None:
+    """Refuse new aliases that another note has; `check` reports those that were there before."""
     had = {path_key(alias) for alias in parse(path, before).aliases} if before else set()
     for alias in parse(path, after).aliases:
         key = path_key(alias)

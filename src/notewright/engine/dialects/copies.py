@@ -1,7 +1,7 @@
-"""Copies of notes, kept beside them in `.backups` and, when they are deleted, in `.trash`: whose they are.
+"""Copies of notes in `.backups` folders and in `.trash`: their names, and who may see them.
 
-A copy is hidden where its note is, also after the note was moved or deleted. One for which no note can be found is
-hidden from everybody from whom something is hidden.
+A copy is hidden where its note is, also after the note was moved or deleted. A copy whose note is unknown is hidden
+from every caller from whom anything is hidden.
 """
 
 import calendar
@@ -14,11 +14,11 @@ from notewright.ledger.base import Past
 from notewright.notes.path import NotePath
 
 BACKUPS, TRASH = ".backups", ".trash"
-NAME_BYTES = 255  # of one segment, on every file system that matters
-_CUT_BYTES = NAME_BYTES - 4  # a longer name may have lost the end of its stem, and then it could be of several notes
+MAX_NAME_BYTES = 255  # of one segment, on every file system that matters
+_CUT_BYTES = MAX_NAME_BYTES - 4  # a longer name may have lost the end of its stem: it could be of several notes
 _TIME = "%Y-%m-%dT%H-%M-%S"
 _COPY = re.compile(r"(?P<stem>.+)\.(?P<at>\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)(?:-\d+)?(?P<ending>\.[^.]+)?", re.DOTALL)
-_CHANGES = 20  # of one file in the trash, of which the last put it there
+_MAX_CHANGES = 20  # of one file in the trash, among which the last put it there
 
 
 def copy_name(path: NotePath, at: float, number: int = 0) -> NotePath:
@@ -28,12 +28,12 @@ def copy_name(path: NotePath, at: float, number: int = 0) -> NotePath:
     stem, dot, extension = path.name.rpartition(".")
     stem, ending = (stem, dot + extension) if stem else (path.name, "")
     after = f".{time.strftime(_TIME, time.gmtime(at))}{f'-{number}' if number else ''}{ending}"
-    room = NAME_BYTES - len(after.encode())
+    room = MAX_NAME_BYTES - len(after.encode())
     return NotePath(f"{folder}/{stem.encode()[:room].decode(errors='ignore')}{after}")
 
 
 def copied_from(path: NotePath) -> tuple[NotePath, float] | None:
-    """The note a copy in `.backups` is of by its name, and since when; None where that cannot be told."""
+    """The note that a copy in `.backups` is of, by its name, and its time; None where that cannot be told."""
     found = _COPY.fullmatch(path.name)
     beside, _, last = path.folder.rpartition("/")
     if found is None or last != BACKUPS or len(path.name.encode()) > _CUT_BYTES:
@@ -47,7 +47,7 @@ def copied_from(path: NotePath) -> tuple[NotePath, float] | None:
 
 
 def sees_dotted(ws: Workspace, path: NotePath) -> bool:
-    """Whether a caller may know of a file or folder where names may begin with a dot."""
+    """Whether a caller may see a file or folder whose path may have dot names."""
     if not ws.access.hide:
         return True
     segments = path.split("/")
@@ -57,7 +57,7 @@ def sees_dotted(ws: Workspace, path: NotePath) -> bool:
     if not {BACKUPS, TRASH}.intersection(segments):
         return True
     try:
-        if path.name == BACKUPS or path == TRASH:  # one with nothing to be seen would tell that there is something
+        if path.name == BACKUPS or path == TRASH:  # an empty one would tell that something hidden is there
             return any(sees_dotted(ws, entry.path) for entry in ws.store.children(path, hidden=True))
         found = copied_from(path)
         return _sees_trashed(ws, path) if path.folder == TRASH else found is not None and _sees_since(ws, *found)
@@ -66,7 +66,7 @@ def sees_dotted(ws: Workspace, path: NotePath) -> bool:
 
 
 def _sees_since(ws: Workspace, path: NotePath, at: float) -> bool:
-    """Whether the caller may see a note of that time wherever it was since, as far as the history knows."""
+    """Whether the caller may see a note of that time, wherever the history says it was moved since."""
     left, known = [(path, at)], {path}
     while left:
         here, since = left.pop()
@@ -80,11 +80,11 @@ def _sees_since(ws: Workspace, path: NotePath, at: float) -> bool:
 
 
 def _sees_trashed(ws: Workspace, path: NotePath) -> bool:
-    """Whether the caller might see the note we put there, if that is what lies there now."""
+    """Whether the caller may see the note we put into the trash, if that is what is there now."""
     if ws.store.stat(path, hidden=True).size > ws.limits.note_bytes:
         return False
     version = ws.store.read(path, hidden=True).version
-    for change in ws.ledger.past(Past(path=path, limit=_CHANGES)):
+    for change in ws.ledger.past(Past(path=path, limit=_MAX_CHANGES)):
         for step in change.steps:
             if step.path == path and step.after is not None:
                 mine = step.after == version and step.source is not None

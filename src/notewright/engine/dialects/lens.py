@@ -1,4 +1,4 @@
-"""Links across workspaces: every path begins with its workspace's name, and a link may lead into another."""
+"""What only Lens's tools need: links across workspaces, with paths that begin with the workspace's name."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,7 +14,7 @@ from notewright.notes.path import NotePath
 
 @dataclass(frozen=True, slots=True)
 class AcrossNames(Names):
-    """The notes of several workspaces that their caller may see, by the last segments of their paths."""
+    """The notes of several workspaces that the caller may see, by name."""
 
     workspaces: Sequence[Workspace]
 
@@ -31,19 +31,19 @@ def full_name(ws: Workspace, path: str) -> NotePath:
     return NotePath(f"{ws.name}/{path}")
 
 
-def forward_across(workspaces: Sequence[Workspace], ws: Workspace, path: NotePath) -> list[NotePath]:
-    """Where the wikilinks of a note lead, each once, in code point order; not those to nothing or to a place in it."""
+def forward_links_across(workspaces: Sequence[Workspace], ws: Workspace, path: NotePath) -> list[NotePath]:
+    """The notes that the wikilinks of a note lead to, each once, in code point order."""
     source = full_name(ws, path)
-    with _from_one_moment(workspaces):
+    with _snapshots(workspaces):
         rows = [row for row in ws.index.links_from([path]) if row.kind in WRITTEN_AS_NAMES and row.target.strip()]
         found = {_resolve(workspaces, row.target, source) for row in rows}
     return sorted(one for one in found if one is not None)
 
 
-def back_across(workspaces: Sequence[Workspace], ws: Workspace, path: NotePath) -> list[NotePath]:
-    """Notes of any workspace with a wikilink that leads here, each once, in code point order."""
+def backlinks_across(workspaces: Sequence[Workspace], ws: Workspace, path: NotePath) -> list[NotePath]:
+    """Notes of any workspace with a wikilink to this note, each once, in code point order."""
     wanted, keys = full_name(ws, path), tuple(name_keys(path))
-    with _from_one_moment(workspaces):
+    with _snapshots(workspaces):
         found = {
             source
             for other in workspaces
@@ -55,10 +55,10 @@ def back_across(workspaces: Sequence[Workspace], ws: Workspace, path: NotePath) 
 
 
 def all_backlinks(ws: Workspace) -> dict[NotePath, set[NotePath]]:
-    """For every note of one workspace that a wikilink of it leads to, the notes with such links."""
+    """The backlinks of every note of one workspace: the notes with a wikilink to it."""
     found: dict[NotePath, set[NotePath]] = {}
     prefix = len(ws.name) + 1
-    with _from_one_moment([ws]):
+    with _snapshots([ws]):
         for rows in all_links(ws):
             for row in rows:
                 if row.kind in WRITTEN_AS_NAMES and row.target.strip():
@@ -69,8 +69,8 @@ def all_backlinks(ws: Workspace) -> dict[NotePath, set[NotePath]]:
 
 
 @contextmanager
-def _from_one_moment(workspaces: Sequence[Workspace]) -> Iterator[None]:
-    """Every index is fresh, and answers as of now until the end."""
+def _snapshots(workspaces: Sequence[Workspace]) -> Iterator[None]:
+    """Wait for every index, and read one snapshot of each."""
     for ws in workspaces:
         wait(ws)
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""A workspace taken as a vault: notes known by their bare names, tags that stand in properties, files by full path."""
+"""What only Obsidian's tools need: notes by their bare names, tags of properties, full paths."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,19 +24,19 @@ from notewright.notes.parse.tags import list_property_tags
 from notewright.notes.path import NotePath, path_key, path_problem
 from notewright.stores.base import Store
 
-_kept: WeakKeyDictionary[Store, dict[tuple[str, ...], str]] = WeakKeyDictionary()  # by what is hidden
-_keeping = threading.Lock()
+_cached: WeakKeyDictionary[Store, dict[tuple[str, ...], str]] = WeakKeyDictionary()  # by hidden globs
+_cache_lock = threading.Lock()
 
 
 def full_path(ws: Workspace, path: NotePath) -> str:
-    """Where the file is outside of us: its full path in a folder, its key in a bucket."""
+    """The full path of a file in a folder, its key in a bucket."""
     return ws.store.full_path(path)
 
 
-def kept_while_open(ws: Workspace, make: Callable[[], str]) -> str:
-    """What `make` gave the first time, as long as these notes are open; readers who see other notes have their own."""
-    with _keeping:
-        known = _kept.setdefault(ws.store, {})
+def cache_while_open(ws: Workspace, make: Callable[[], str]) -> str:
+    """The first result of `make`, as long as the store is open; one for each set of hidden globs."""
+    with _cache_lock:
+        known = _cached.setdefault(ws.store, {})
     if ws.access.hide not in known:
         known.setdefault(ws.access.hide, make())
     return known[ws.access.hide]
@@ -62,18 +62,18 @@ def read_by_name(ws: Workspace, name: str) -> Reading:
 
 
 def _paths_with_name(ws: Workspace, name: str) -> Iterator[NotePath]:
-    """Where the note of this name may be, the shortest path first."""
+    """Paths where the note of this name may be, the shortest first."""
     place = NotePath(f"{name}.md")
     if "/" in name or path_problem(place):
         raise NotFound(f"there is no {name}", what="note", path=name)
     if ws.access.sees(place) and (ws.store.has_folders or indexed_file(ws, place) is not None):
         yield place
-    for asked in (_indexed, _listed):  # what somebody else made a moment ago is not in the index yet
-        yield from sorted(asked(ws, name), key=lambda path: (len(path), path))
+    for find in (_indexed, _listed):  # a note made outside a moment ago is not in the index yet
+        yield from sorted(find(ws, name), key=lambda path: (len(path), path))
 
 
 def is_taken(ws: Workspace, name: str) -> bool:
-    """Does any note, in whatever folder, have exactly this name? One at the root may be newer than the index."""
+    """Whether any note, in whatever folder, has exactly this name. One at the root may be newer than the index."""
     place = NotePath(f"{name}.md")
     at_root = ws.store.has_folders and ws.access.sees(place) and exists(ws, place)
     return at_root or bool(all_with_name(ws, name))
@@ -81,7 +81,7 @@ def is_taken(ws: Workspace, name: str) -> bool:
 
 def all_with_name(ws: Workspace, name: str) -> list[NotePath]:
     """Every note with exactly this name."""
-    return by_name(_indexed(ws, name) if is_fresh(ws) else _listed(ws, name))
+    return sort_by_name(_indexed(ws, name) if is_fresh(ws) else _listed(ws, name))
 
 
 def _indexed(ws: Workspace, name: str) -> list[NotePath]:
@@ -97,11 +97,11 @@ def _with_name(ws: Workspace, name: str, paths: Iterable[NotePath]) -> list[Note
 
 
 def all_named(ws: Workspace) -> list[NotePath]:
-    """Every note, by name and then by path. While the index is not there yet, whatever the store lists."""
-    return by_name(filed.path for filed in listing(ws, Selection(visible=ws.access.visibility))[0])
+    """Every note, by name and then by path; from a listing of the store while the index is not ready."""
+    return sort_by_name(filed.path for filed in listing(ws, Selection(visible=ws.access.visibility))[0])
 
 
-def by_name(paths: Iterable[NotePath]) -> list[NotePath]:
+def sort_by_name(paths: Iterable[NotePath]) -> list[NotePath]:
     return sorted(paths, key=lambda path: (path.stem, path))
 
 
@@ -110,16 +110,16 @@ def by_name(paths: Iterable[NotePath]) -> list[NotePath]:
 
 @from_snapshot
 def unresolved_links(ws: Workspace) -> list[tuple[NotePath, str]]:
-    """Links in brackets to a name that nothing has: where they stand and what they say, each once, in order."""
+    """Wikilinks to a name that no file has: the note and the target, each once, in order."""
     files, _ = ws.index.select(Selection(notes_only=False, visible=ws.access.visibility))
     stems = {"", *(filed.path.stem for filed in files)}
-    unmet = (
+    unresolved = (
         (row.source, row.target)
         for rows in all_links(ws)
         for row in rows
         if row.kind in WRITTEN_AS_NAMES and row.target not in stems
     )
-    return list(dict.fromkeys(unmet))
+    return list(dict.fromkeys(unresolved))
 
 
 # ---- tags in properties -------------------------------------------------------------------------------
@@ -128,14 +128,14 @@ def unresolved_links(ws: Workspace) -> list[tuple[NotePath, str]]:
 @from_snapshot
 def tags_of_properties(ws: Workspace) -> list[str]:
     """Every tag of every note's properties, as spelled, by code point. Tags in the text do not count."""
-    return sorted({tag for _, tags in _tagged(ws) for tag in tags})
+    return sorted({tag for _, tags in _with_tags(ws, all_named(ws)) for tag in tags})
 
 
 @from_snapshot
 def unknown_tags(ws: Workspace, tags: Sequence[str]) -> list[str]:
-    """Those of these tags that no note's properties hold yet; none is strange where there are no tags at all."""
-    strange = [tag for tag in tags if not any(tag in held for _, held in _holding(ws, tag))]
-    return strange if strange and any(held for _, held in _tagged(ws)) else []
+    """Those of these tags that no note's properties hold; none where no note has tags at all."""
+    unknown = [tag for tag in tags if not any(tag in held for _, held in _holders(ws, tag))]
+    return unknown if unknown and any(held for _, held in _with_tags(ws, all_named(ws))) else []
 
 
 def with_tags(ws: Workspace, tags: Sequence[str], *, every: bool) -> list[NotePath]:
@@ -144,31 +144,27 @@ def with_tags(ws: Workspace, tags: Sequence[str], *, every: bool) -> list[NotePa
         return all_named(ws)
 
     def holders(tag: str) -> set[NotePath]:
-        return {path for path, held in _holding(ws, tag) if any(f"{one}/".startswith(f"{tag}/") for one in held)}
+        return {path for path, held in _holders(ws, tag) if any(f"{one}/".startswith(f"{tag}/") for one in held)}
 
     found = snapshot(ws, lambda: [holders(tag) for tag in tags])
-    return by_name(set.intersection(*found) if every else set().union(*found))
+    return sort_by_name(set.intersection(*found) if every else set().union(*found))
 
 
-def _tagged(ws: Workspace) -> Iterator[tuple[NotePath, list[str]]]:
-    """Every note with tags in its properties, and those."""
-    return _with_held(ws, all_named(ws))
-
-
-def _holding(ws: Workspace, tag: str) -> Iterator[tuple[NotePath, list[str]]]:
-    """Notes that may hold this tag or one below it in their properties."""
+def _holders(ws: Workspace, tag: str) -> Iterator[tuple[NotePath, list[str]]]:
+    """Notes that may have this tag or one below it, with the tags of their properties."""
     tagged, _ = ws.index.select(Selection(tag_tree=tag, visible=ws.access.visibility))
-    return _with_held(ws, [filed.path for filed in tagged])
+    return _with_tags(ws, [filed.path for filed in tagged])
 
 
-def _with_held(ws: Workspace, paths: Sequence[NotePath]) -> Iterator[tuple[NotePath, list[str]]]:
+def _with_tags(ws: Workspace, paths: Sequence[NotePath]) -> Iterator[tuple[NotePath, list[str]]]:
+    """Those of the notes that have tags in their properties, and the tags."""
     held = ws.index.property_of("tags", paths)
     return ((path, list_property_tags({"tags": held[path]})) for path in paths if path in held)
 
 
 @from_snapshot
-def described(ws: Workspace, tag: str) -> list[tuple[NotePath, Any]]:
+def tag_descriptions(ws: Workspace, tag: str) -> list[tuple[NotePath, Any]]:
     """Notes whose properties hold exactly this tag, by name, each with its property `description` or None."""
-    paths = by_name(path for path, held in _holding(ws, tag) if tag in held)
+    paths = sort_by_name(path for path, held in _holders(ws, tag) if tag in held)
     descriptions = ws.index.property_of("description", paths)
     return [(path, descriptions.get(path)) for path in paths]

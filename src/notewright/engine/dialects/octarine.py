@@ -1,8 +1,7 @@
-"""Files as they lie in their folders: listings with what a file system knows, and copies kept beside."""
+"""What only Octarine's tools need: listings of folders as on disk, writes that keep a copy, and ranked text search."""
 
 import stat
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,7 +24,7 @@ from notewright.stores.base import Entry, Stored, version_of
 Sees = Callable[[NotePath], bool]
 
 
-class Replaced(NamedTuple):
+class ReplacedFile(NamedTuple):
     """A file that was written, and the copy of what it held before."""
 
     created: bool
@@ -35,18 +34,18 @@ class Replaced(NamedTuple):
 
 
 def is_folder(entry: Entry) -> bool:
-    """A folder, or a symlink to one."""
+    """Whether it is a folder, or a symlink to one."""
     return entry.kind == "folder" or (entry.mode is not None and stat.S_ISDIR(entry.mode))
 
 
 def walk(ws: Workspace, folder: str, *, recursive: bool, hidden: bool = False) -> Iterator[Entry]:
-    """What is in a folder as its caller may see it; with `hidden` also what begins with a dot.
+    """The entries of a folder that its caller may see; with `hidden` also names that begin with a dot.
 
-    A symlink to a folder is entered, each such folder once and never one that we are in. NotFound without such a
-    folder, with `outside` where a symlink leads out; a folder below that cannot be read is left closed.
+    A symlink to a folder is followed, each such folder once and never into a folder above it. NotFound without such a
+    folder, with `outside` where a symlink leads out; a folder below that cannot be read is skipped.
     """
     sees: Sees = partial(sees_dotted, ws) if hidden else ws.access.sees
-    left, entered = [(folder, _real(ws, NotePath(folder), hidden, sees))], set[str]()
+    left, followed = [(folder, _resolve_folder(ws, NotePath(folder), hidden, sees))], set[str]()
     while left:
         here, real = left.pop()
         try:
@@ -59,26 +58,26 @@ def walk(ws: Workspace, folder: str, *, recursive: bool, hidden: bool = False) -
             there = NotePath(entry.real or (f"{real}/{entry.path.name}" if real else entry.path.name))
             if not (sees(entry.path) and (there == entry.path or sees(there))):
                 continue
-            yield entry if ws.store.has_folders or entry.kind != "folder" else _dated(ws, entry, hidden)
-            inner = _way_in(entry, real, entered) if recursive and is_folder(entry) else None
+            yield entry if ws.store.has_folders or entry.kind != "folder" else _with_time(ws, entry, hidden)
+            inner = _target_folder(entry, real, followed) if recursive and is_folder(entry) else None
             if inner is not None:
                 left.append((entry.path, inner))
 
 
-def _dated(ws: Workspace, folder: Entry, hidden: bool) -> Entry:
-    """A folder of a store that keeps none is as old as the newest file in it that its caller may see."""
+def _with_time(ws: Workspace, folder: Entry, hidden: bool) -> Entry:
+    """A folder of a bucket, with the time of the newest file in it that its caller may see."""
     times: list[int] = []
     if not folder.path.is_hidden and is_fresh(ws):
         wanted = Selection(folder.path, notes_only=False, sort="modified", limit=1, visible=ws.access.visibility)
         times = [filed.modified_ns for filed in ws.index.select(wanted)[0]]
-    if not times:  # the index knows nothing behind a dot
+    if not times:  # the index has no hidden files
         inside = walk(ws, folder.path, recursive=True, hidden=hidden)
         times = [entry.modified_ns for entry in inside if not is_folder(entry)]
     return folder._replace(modified_ns=max(times, default=0))
 
 
-def _real(ws: Workspace, folder: NotePath, hidden: bool, sees: Sees) -> str:
-    """The folder itself, should a symlink be asked for; Invalid for a file."""
+def _resolve_folder(ws: Workspace, folder: NotePath, hidden: bool, sees: Sees) -> str:
+    """The folder, or the target of a symlink to one; Invalid for a file."""
     if not folder:
         return ""
     if not sees(folder):
@@ -95,13 +94,13 @@ def _real(ws: Workspace, folder: NotePath, hidden: bool, sees: Sees) -> str:
     return real
 
 
-def _way_in(entry: Entry, real: str, entered: set[str]) -> str | None:
-    """The folder that an entry of the folder `real` leads into, None where we are or were there."""
+def _target_folder(entry: Entry, real: str, followed: set[str]) -> str | None:
+    """The folder that an entry of the folder `real` leads to; None for a symlink to where we are or were."""
     if entry.kind == "folder":
         return f"{real}/{entry.path.name}" if real else entry.path.name
-    if not entry.real or entry.real in entered or f"{real}/".startswith(f"{entry.real}/"):
+    if not entry.real or entry.real in followed or f"{real}/".startswith(f"{entry.real}/"):
         return None
-    entered.add(entry.real)
+    followed.add(entry.real)
     return entry.real
 
 
@@ -129,27 +128,32 @@ def fetch_copy(ws: Workspace, path: NotePath) -> Stored:
     try:
         size = (indexed_file(ws, path) or ws.store.stat(path, hidden=bool(dotted))).size
     except NotFound:
-        size = 0  # `read` knows why
+        size = 0  # `read` raises it with the reason
     if size > ws.limits.note_bytes:
         raise TooLarge(f"{path} has {size:,} bytes", size=size, limit=ws.limits.note_bytes, path=path)
     return note_shown(ws, ws.store.read(path, hidden=bool(dotted)))
 
 
-def replace_with_copy(ws: Workspace, path: NotePath, data: bytes, *, overwrite: bool, make_folders: bool) -> Replaced:
-    """Write a file; what it held before is kept beside it in the same change set. NotText if that is no text."""
+def replace_with_copy(
+    ws: Workspace, path: NotePath, data: bytes, *, overwrite: bool, make_folders: bool
+) -> ReplacedFile:
+    """Write a file, and in the same change set a copy of what it held before. NotText if that is no text."""
     admit(ws, path, len(data))
-    outcome: list[Replaced] = []
+    outcome: list[ReplacedFile] = []
 
     def make() -> Plan:
-        old = _old(ws, path)
+        old = _read_replaceable(ws, path)
         inside = old is None and not make_folders and path.folder
         if inside and _kind(ws, NotePath(path.folder)) not in ("folder", "symlink"):  # the store refuses the latter
             raise NotFound(f"the folder {path.folder} is not there", what="folder", path=path.folder)
         if old is not None and not overwrite:
             raise Exists(f"{path} is there already", hint="allow overwriting", path=path)
-        backup = None if old is None else backup_place(ws, path, ws.clock())
+        backup = None
+        if old is not None:  # the first free name for this second
+            names = map(partial(copy_name, path, ws.clock()), count())
+            backup = next(name for name in names if _kind(ws, name, hidden=True) is None)
         steps = [Put(path, data, None) if old is None else replace_shown(ws, old, data)]
-        outcome[:] = [Replaced(old is None, len(steps[0].data or b""), version_of(steps[0].data or b""), backup)]
+        outcome[:] = [ReplacedFile(old is None, len(steps[0].data or b""), version_of(steps[0].data or b""), backup)]
         if backup is not None and old is not None:
             steps.insert(0, Put(backup, old.data, None))
         return Plan(tuple(steps), f"{'created' if old is None else 'overwrote'} {path}")
@@ -159,13 +163,13 @@ def replace_with_copy(ws: Workspace, path: NotePath, data: bytes, *, overwrite: 
     if path in done.merged:
         now = ws.store.read(path)
         return outcome[0]._replace(size=len(now.data), version=now.version)
-    if current != outcome[0].version:  # the copy was made, and then somebody else's text was there
+    if current != outcome[0].version:  # another text was there after the copy was made
         raise Conflict(f"{path} changed since it was read", hint="read it again", path=path, current=current)
     return outcome[0]
 
 
-def _old(ws: Workspace, path: NotePath) -> Stored | None:
-    """The file that is there now, if it may be replaced: a text, and no symlink out of the workspace."""
+def _read_replaceable(ws: Workspace, path: NotePath) -> Stored | None:
+    """The file that is there now, None if there is none; raises where it may not be replaced."""
     try:
         old = ws.store.read(path)
     except NotFound as missing:
@@ -185,17 +189,11 @@ def _kind(ws: Workspace, path: NotePath, hidden: bool = False) -> str | None:
         return None
 
 
-def backup_place(ws: Workspace, path: NotePath, at: float) -> NotePath:
-    """Where the copy goes: the first name for this second that is free."""
-    numbered = (copy_name(path, at, number) for number in count())
-    return next(place for place in numbered if _kind(ws, place, hidden=True) is None)
-
-
 FoundOrder = Literal["relevance", "modified", "created", "path"]
 
 
 class RankedNote(NamedTuple):
-    """A note that holds what was asked for, and how well, from 0 to 100."""
+    """A note that was found, with a score from 0 to 100."""
 
     ws: Workspace
     found: FoundIn
@@ -204,65 +202,59 @@ class RankedNote(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As it was when it was found: the index's text, without a byte order mark."""
+        """The text that was searched, from the index, without a byte order mark."""
         return (self.ws.index.text(self.found.path) or "").removeprefix("\ufeff")
 
 
 class RankedPage(NamedTuple):
-    """One page of what was found, and all of it in numbers. `late`: time ran out before all was looked at."""
+    """One page of the notes found, and totals. `late`: time ran out before every note was searched."""
 
     notes: tuple[RankedNote, ...]
     total: int
     matches: int
     late: bool
-    asked: Find  # with the deadline that what is left to do shares
+    asked: Find  # with the deadline for the rest of the call
 
 
 def rank_texts(
     workspaces: Sequence[Workspace], asked: Find, order: FoundOrder = "relevance", *, offset: int = 0, limit: int = 100
 ) -> RankedPage:
-    """Notes that hold a text, of all these workspaces together. Invalid for a pattern that is none."""
+    """Find notes that hold a text, in all these workspaces together. Invalid for a pattern that is none."""
     asked.check()
     asked = replace(asked, until=time.monotonic() + min(PATTERN_SECONDS, max(ws.limits.seconds for ws in workspaces)))
     answers = [(ws, find_text(ws, asked)) for ws in workspaces]
     ranked = [RankedNote(ws, found, _score(ws, asked, found)) for ws, answer in answers for found in answer.notes]
-    ranked.sort(key=_key(order, ranked))
+    if order == "created":
+        ranked = _with_created(ranked)
+    keys: dict[FoundOrder, Callable[[RankedNote], Any]] = {
+        "relevance": lambda note: (-note.score, -note.found.modified_ns, note.found.path),
+        "modified": lambda note: (-note.found.modified_ns, note.found.path),
+        "created": lambda note: (-note.created, note.found.path),
+        "path": lambda note: note.found.path,
+    }
+    ranked.sort(key=keys[order])
     page = ranked[offset : offset + limit]
-    times = _created(page)
     return RankedPage(
-        tuple(one._replace(created=times[id(one.ws), one.found.path]) for one in page),
+        tuple(page if order == "created" else _with_created(page)),
         len(ranked),
-        sum(one.found.matches for one in ranked),
+        sum(note.found.matches for note in ranked),
         any(answer.late for _, answer in answers),
         asked,
     )
 
 
+def _with_created(ranked: Sequence[RankedNote]) -> list[RankedNote]:
+    """The notes with the times they were made, asked once of each workspace."""
+    workspaces = {id(note.ws): note.ws for note in ranked}.values()
+    times = {id(ws): created(ws, [note.found for note in ranked if note.ws is ws]) for ws in workspaces}
+    return [note._replace(created=times[id(note.ws)][note.found.path]) for note in ranked]
+
+
 def _score(ws: Workspace, asked: Find, found: FoundIn) -> float:
-    """More matches, an earlier first one, and the name count; one decimal, as it is shown and compared."""
+    """A score from the number of matches, the place of the first, and the name; rounded as it is shown and compared."""
     if not found.matches:
         return 0.0
     often, early = 1 - 1 / (1 + found.matches), 1 - found.first / max(found.length, 1)
     name = found.path.name
     in_name = (asked.regex or asked.query.lower() in name.lower()) and next(places(ws, asked, name), None) is not None
     return round(100 * (0.55 * often + 0.30 * early + 0.15 * in_name), 1)
-
-
-def _key(order: FoundOrder, ranked: Sequence[RankedNote]) -> Callable[[RankedNote], Any]:
-    if order == "relevance":
-        return lambda one: (-one.score, -one.found.modified_ns, one.found.path)
-    if order == "modified":
-        return lambda one: (-one.found.modified_ns, one.found.path)
-    if order == "path":
-        return lambda one: one.found.path
-    times = _created(ranked)
-    return lambda one: (-times[id(one.ws), one.found.path], one.found.path)
-
-
-def _created(ranked: Sequence[RankedNote]) -> dict[tuple[int, str], float]:
-    """When each was made, asked once of each workspace."""
-    found: defaultdict[int, list[FoundIn]] = defaultdict(list)
-    for one in ranked:
-        found[id(one.ws)].append(one.found)
-    workspaces = {id(one.ws): one.ws for one in ranked}
-    return {(key, path): at for key, ours in found.items() for path, at in created(workspaces[key], ours).items()}

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import ClassVar
 
-from notewright.engine.dialects.lens import back_across, forward_across, full_name
+from notewright.engine.dialects.lens import backlinks_across, forward_links_across, full_name
 from notewright.engine.read import listing, probably_exists
 from notewright.engine.read import read as read_note
 from notewright.engine.workspace import Workspace
@@ -112,8 +112,8 @@ def _documents(ws: Workspace, pieces: tuple[str, ...]) -> Selection:
 def get_links(call: Call, args: Args) -> str:
     """Documents that link to this one, and those it links to."""
     ws, path = _document(call, args["file_path"])
-    back = back_across(call.workspaces, ws, path)
-    forward = forward_across(call.workspaces, ws, path)
+    back = backlinks_across(call.workspaces, ws, path)
+    forward = forward_links_across(call.workspaces, ws, path)
     return "\n".join(
         [
             "Backlinks (documents linking to this):",

@@ -7,11 +7,11 @@ from contextlib import suppress
 from notewright.engine.dialects.obsidian import (
     all_named,
     all_with_name,
-    by_name,
-    described,
+    cache_while_open,
     full_path,
-    kept_while_open,
     read_by_name,
+    sort_by_name,
+    tag_descriptions,
     tags_of_properties,
     unresolved_links,
     with_tags,
@@ -50,9 +50,9 @@ def context(ws: Workspace, patience: float) -> str:
 
     def made() -> str:
         patient = with_timeout(ws, patience)
-        return words.block(described(patient, words.OWN_TAG), tags_of_properties(patient))
+        return words.block(tag_descriptions(patient, words.OWN_TAG), tags_of_properties(patient))
 
-    return kept_while_open(ws, made)
+    return cache_while_open(ws, made)
 
 
 def begin(ws: Workspace) -> None:
@@ -140,7 +140,7 @@ def _find_paths(ws: Workspace, mode: str, args: Args) -> list[NotePath]:
         tags = [tag.strip() for tag in query.split(",") if tag.strip()]
         return with_tags(ws, tags, every=logic == "and")
     if mode == "content":
-        return by_name(holding(ws, query))
+        return sort_by_name(holding(ws, query))
     if mode == "name":
         return all_with_name(ws, query)
     wanted = query.casefold()
