@@ -10,7 +10,7 @@ from tests.memory_store import MemoryStore
 from notewright.engine.changes.commit import commit, drive
 from notewright.engine.changes.history import undo
 from notewright.engine.changes.machine import recovery
-from notewright.engine.changes.merge import merged
+from notewright.engine.changes.merge import merge_change
 from notewright.engine.changes.plan import Drop, Plan, Put
 from notewright.engine.workspace import Workspace
 from notewright.notes.path import NotePath
@@ -102,7 +102,7 @@ LINES = st.lists(st.sampled_from([f"{word}\n" for word in "abcdefgh"]), max_size
 @settings(deadline=None)  # a busy machine breaks no law
 @given(LINES, LINES, LINES)
 def test_putting_a_change_in_twice_puts_it_in_once(before: str, after: str, theirs: str) -> None:
-    once = merged(before.encode(), after.encode(), theirs.encode())
+    once = merge_change(before.encode(), after.encode(), theirs.encode())
     if once is None or once == theirs.encode():
         return
-    assert merged(before.encode(), after.encode(), once) in (once, None)
+    assert merge_change(before.encode(), after.encode(), once) in (once, None)

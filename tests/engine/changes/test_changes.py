@@ -253,10 +253,10 @@ def test_going_back_goes_in_the_opposite_order() -> None:
     store = MemoryStore()
     for name, data in (("x.md", b"a"), ("y.md", b"a"), ("z.md", b"foreign")):
         store.put(name, data)
-    sights = {step.path: store.read(step.path) for step in steps}
-    way = route(steps, sights, {before: b"b", after: b"a"})
+    files = {step.path: store.read(step.path) for step in steps}
+    way = route(steps, files, {before: b"b", after: b"a"})
     assert way.state == "taken_back"
-    assert [(step.path, end) for step, end in way.ends] == [
+    assert [(step.path, end) for step, end in way.goals] == [
         ("z.md", FileGoal(b"foreign")), ("y.md", FileGoal(b"b")), ("x.md", FileGoal(b"b")),
     ]  # fmt: skip
 
@@ -434,9 +434,9 @@ def test_inside_a_group_nothing_is_assumed_of_a_step_that_somebody_wrote_over() 
     store = MemoryStore()
     store.put("x.md", b"foreign")
     store.put("y.md", b"a")
-    sights = {step.path: store.read(step.path) for step in steps}
-    assert route(steps, sights, {after: b"a"}).state == "done", "in order the first was made before the second"
-    apart = route(steps, sights, {after: b"a"}, in_order=False)
+    files = {step.path: store.read(step.path) for step in steps}
+    assert route(steps, files, {after: b"a"}).state == "done", "in order the first was made before the second"
+    apart = route(steps, files, {after: b"a"}, in_order=False)
     assert apart.kept == (steps[0].path,), "it may never have been ours"
-    told = route(steps, sights, {after: b"a"}, in_order=False, told=[steps[0].path])
+    told = route(steps, files, {after: b"a"}, in_order=False, applied=[steps[0].path])
     assert (told.state, told.kept) == ("done", ()), "the store knows that it was"

@@ -104,8 +104,8 @@ class Run:
                 return {version_of(data): data for data in (OLD, NEW)}.get(version)
             case Write(op, swaps):
                 return self.write(op, swaps)
-            case IndexFiles(paths, sights):
-                assert all((seen and seen.data) == self.files.get(path) for path, seen in sights.items())
+            case IndexFiles(paths, files):
+                assert all((seen and seen.data) == self.files.get(path) for path, seen in files.items())
                 self.asked.append(Indexed(paths))
             case Close():
                 return True
@@ -141,9 +141,9 @@ class Run:
 
 
 def begin(run: Run, todo: Change) -> Machine:
-    sights = {each.path: stored(each.path, run.files.get(each.path)) for each in todo.steps}
+    files = {each.path: stored(each.path, run.files.get(each.path)) for each in todo.steps}
     known = {version_of(data): data for data in (OLD, NEW)}
-    return carry_out(todo, known, sights, known)
+    return carry_out(todo, known, files, known)
 
 
 TWO = change(step(A, OLD, NEW), step(B, OLD, NEW))

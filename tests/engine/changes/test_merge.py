@@ -2,7 +2,7 @@
 
 import pytest
 
-from notewright.engine.changes.merge import held, merged, replaced, without_change
+from notewright.engine.changes.merge import has_change, has_lost_place, merge_change, without_change
 
 
 @pytest.mark.parametrize(
@@ -21,21 +21,21 @@ from notewright.engine.changes.merge import held, merged, replaced, without_chan
     ],
 )
 def test_a_change_is_in_the_merged_text_once(before: str, after: str, theirs: str, together: str | None) -> None:
-    found = merged(before.encode(), after.encode(), theirs.encode())
+    found = merge_change(before.encode(), after.encode(), theirs.encode())
     assert (None if found is None else found.decode()) == together
 
 
 def test_what_is_not_text_is_not_merged() -> None:
-    assert merged(b"a\n", b"b\n", b"\xff\n") is None
+    assert merge_change(b"a\n", b"b\n", b"\xff\n") is None
 
 
 def test_a_place_is_gone_when_neither_the_old_words_nor_ours_are_there() -> None:
     before, after = b"see [[Old]]\n", b"see [[New]]\n"
-    assert replaced(before, after, b"something else\n")
-    assert not replaced(before, after, b"see [[Old|it]]\n")
-    assert not replaced(before, after, b"see [[New|it]]\n")
-    assert not replaced(b"a\n", b"a\nours\n", b"b\n"), "what only adds has its place anywhere"
-    assert replaced(before, after, b"see, and see again\n"), "words that our change leaves alone say nothing"
+    assert has_lost_place(before, after, b"something else\n")
+    assert not has_lost_place(before, after, b"see [[Old|it]]\n")
+    assert not has_lost_place(before, after, b"see [[New|it]]\n")
+    assert not has_lost_place(b"a\n", b"a\nours\n", b"b\n"), "what only adds has its place anywhere"
+    assert has_lost_place(before, after, b"see, and see again\n"), "words that our change leaves alone say nothing"
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_place_is_gone_when_neither_the_old_words_nor_ours_are_there() -> None
 def test_lines_and_words_say_whether_a_change_is_in_a_text(
     before: str, after: str, theirs: str, there: bool | None
 ) -> None:
-    assert held(before.encode(), after.encode(), theirs.encode()) is there
+    assert has_change(before.encode(), after.encode(), theirs.encode()) is there
 
 
 def test_a_change_is_taken_back_only_where_it_is_certain_what_is_left() -> None:

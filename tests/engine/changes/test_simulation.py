@@ -394,7 +394,7 @@ def simulate(seed: int, *, aloud: bool = False) -> None:
 
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes, "PAUSE", 0.0)
+    monkeypatch.setattr(changes, "RETRY_PAUSE_SECONDS", 0.0)
 
 
 def shard(number: int) -> range:

@@ -1,9 +1,9 @@
 """Edits of one note that go out in one write, on a store that takes a write of one file now and then only.
 
-Each is a change set of its own, from the text that the one before it leaves: v0→v1, v1→v2, v2→v3. For the machine they
-are one, v0→v3, under the id of the last, which is also the operation that the store is told. They are recorded at
-once, closed as done from first to last, and as taken back from last to first: whatever is left of them when a process
-dies is again such a row, and whoever comes next finishes it as one. Nobody is answered before all are closed.
+Each is a change set of its own, from the text that the one before it leaves: v0→v1, v1→v2, v2→v3. Such a chain is
+one change set for the machine, v0→v3, under the id of the last, which is also the operation's name for the store. They
+are recorded at once, closed as done from first to last, and as taken back from last to first: whatever is left of them
+when a process dies is again such a chain, and recovery finishes it as one. No edit is answered before all are closed.
 """
 
 import threading
@@ -30,7 +30,7 @@ class Edited:
 
 @dataclass(eq=False)
 class TextEdit:
-    """An edit that somebody waits for. `again`: it may be applied to a newer text than was seen."""
+    """An edit and its answer. `again`: it may be applied to a newer text than was seen."""
 
     ws: Workspace
     path: NotePath
@@ -39,7 +39,7 @@ class TextEdit:
     seen: Version | None = None
     again: bool | Callable[[str], bool] = True
     outcome: Edited | Problem | None = None
-    answered: threading.Event | None = None  # for one that waits for others to make it
+    answered: threading.Event | None = None  # where another thread makes it
 
     def answer(self, outcome: Edited | Problem) -> None:
         if self.outcome is None:
@@ -56,61 +56,52 @@ class TextEdit:
 
 
 class EditQueue:
-    """Edits that wait for the next write of their note, in this process. The first of them sees to all."""
+    """Edits of this process that wait for the next write of their note. The thread of the first makes all of them."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._waiting: dict[tuple[int, NotePath], list[TextEdit]] = {}
 
     def add(self, edit: TextEdit) -> bool:
-        """Is it the first?"""
+        """Queue it; True if it is the first."""
         with self._mutex:
-            waiting = self._waiting.setdefault(_key(edit), [])
+            waiting = self._waiting.setdefault((id(edit.ws.store), edit.path), [])
             edit.answered = threading.Event()
             waiting.append(edit)
             return len(waiting) == 1
 
     def take(self, first: TextEdit) -> list[TextEdit]:
-        """All that wait, in the order they came: whoever comes now is the first of the next."""
+        """All that wait, in the order they came: the next one added is a first again."""
         with self._mutex:
-            return self._waiting.pop(_key(first), [])
+            return self._waiting.pop((id(first.ws.store), first.path), [])
 
 
-def _key(edit: TextEdit) -> tuple[int, NotePath]:
-    return id(edit.ws.store), edit.path
-
-
-def rows(unfinished: Iterable[Change]) -> list[tuple[Change, ...]]:
+def group_chains(unfinished: Iterable[Change]) -> list[tuple[Change, ...]]:
     """Changes that begin where another ends, together; others alone. In a ledger only such edits ever do: every other
     change set is finished before the next one of the same file is recorded."""
-    found: list[tuple[Change, ...]] = []
+    chains: list[tuple[Change, ...]] = []
     for change in unfinished:
-        for place, row in enumerate(found):
-            if _follows(change, row[-1]):
-                found[place] = (*row, change)
-                break
+        for place, chain in enumerate(chains):
+            if len(change.steps) == len(chain[-1].steps) == 1:
+                (new,), (old,) = change.steps, chain[-1].steps
+                if new.path == old.path and new.before is not None and new.before == old.after:
+                    chains[place] = (*chain, change)
+                    break
         else:
-            found.append((change,))
-    return found
+            chains.append((change,))
+    return chains
 
 
-def _follows(change: Change, before: Change) -> bool:
-    if len(change.steps) != 1 or len(before.steps) != 1:
-        return False
-    (new,), (old,) = change.steps, before.steps
-    return new.path == old.path and new.before is not None and new.before == old.after
+def merge_change_sets(chain: tuple[Change, ...]) -> Change:
+    """A chain as one change set for the machine: from where the first begins to where the last ends."""
+    if len(chain) == 1:
+        return chain[0]
+    (first,), (last,) = chain[0].steps, chain[-1].steps
+    return replace(chain[-1], steps=(replace(first, after=last.after),))
 
 
-def as_one(row: tuple[Change, ...]) -> Change:
-    """What the machine is told of a row: from where the first begins to where the last ends."""
-    if len(row) == 1:
-        return row[0]
-    (first,), (last,) = row[0].steps, row[-1].steps
-    return replace(row[-1], steps=(replace(first, after=last.after),))
-
-
-def told_of(change: Change, whole: Change, problem: Problem) -> Problem:
-    """A problem of all, for whoever waits for this one: where it names the change, it names theirs."""
+def problem_for_change(change: Change, whole: Change, problem: Problem) -> Problem:
+    """A problem of the whole chain as the answer to one of its edits: it names that edit's change."""
     if problem.details.get("change") != whole.id or change.id == whole.id:
         return problem
     details = problem.details | {"change": change.id}

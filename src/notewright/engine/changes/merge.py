@@ -1,7 +1,7 @@
-"""Putting a change of ours together with what somebody else made of the same file.
+"""Merging a change of ours with what another program made of the same file.
 
-`notes/edits/merge.py` joins two changes to one text. After a crash we often do not know whether the other's text holds
-our change already; joining it again would put it in twice. So we first look.
+`notes/edits/merge.py` merges two changes to one text. After a crash we often do not know whether the other's text holds
+our change already; merging it again would put it in twice. So we first look.
 """
 
 import re
@@ -13,16 +13,16 @@ _LINE = re.compile(rb"[^\n]+")
 _WORD = re.compile(rb"\w+|[^\w\s]")
 
 
-def merged(before: bytes, after: bytes, theirs: bytes) -> bytes | None:
+def merge_change(before: bytes, after: bytes, theirs: bytes) -> bytes | None:
     """`theirs` with our change from `before` to `after` in it once, or None where both touch the same place or one of
     them is not text."""
     lines, words = _holds(before, after, theirs, _LINE), _holds(before, after, theirs, _WORD)
     if lines and words is not False:
         return theirs
-    put_in = joined(before, after, theirs)
+    put_in = merge_texts(before, after, theirs)
     if lines is False and (put_in is not None or not words):
         return put_in
-    if joined(after, before, theirs) in (None, theirs):
+    if merge_texts(after, before, theirs) in (None, theirs):
         return put_in
     # It can be taken out, so it may well be there. If it can be put in too, the words decide.
     return theirs if put_in is None or words else put_in
@@ -39,8 +39,8 @@ def without_change(before: bytes, after: bytes, now: bytes) -> bytes | None:
     return None if left is None else left.encode()
 
 
-def held(before: bytes, after: bytes, theirs: bytes) -> bool | None:
-    """Is our change in it? None where neither lines nor words say."""
+def has_change(before: bytes, after: bytes, theirs: bytes) -> bool | None:
+    """Is our change in `theirs`? None where neither lines nor words say."""
     lines, words = _holds(before, after, theirs, _LINE), _holds(before, after, theirs, _WORD)
     if lines is None or words is None:
         return words if lines is None else lines
@@ -56,7 +56,7 @@ def _holds(before: bytes, after: bytes, theirs: bytes, pieces: "re.Pattern[bytes
     return with_it if with_it != without else None
 
 
-def replaced(before: bytes, after: bytes, theirs: bytes) -> bool:
+def has_lost_place(before: bytes, after: bytes, theirs: bytes) -> bool:
     """Are both the words that our change takes out and those it puts in gone? Then it has no place any more."""
     old, new, now = (Counter(_WORD.findall(data)) for data in (before, after, theirs))
     taken_out, put_in = old - new, new - old
@@ -69,18 +69,14 @@ def _beyond(now: int, end: int, other: int) -> bool:
     return now >= end if end > other else now <= end
 
 
-def joined(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
+def merge_texts(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
     """Both changes to `base` in one text, without looking whether one holds the other."""
+    *_, last = base.splitlines(keepends=True) or [b""]
+    if not theirs.endswith(b"\n") and last.endswith(b"\n") and not ours.endswith(last):
+        # `theirs` lost the last line end and we changed the end too: two lines must not become one.
+        theirs += b"\r\n" if last.endswith(b"\r\n") else b"\n"
     try:
-        text = merge(base.decode(), ours.decode(), _ended(base, ours, theirs).decode())
+        text = merge(base.decode(), ours.decode(), theirs.decode())
     except UnicodeDecodeError:
         return None
     return None if text is None else text.encode()
-
-
-def _ended(base: bytes, ours: bytes, theirs: bytes) -> bytes:
-    """`theirs` with the last line end it lost, where we changed the end too: two lines must not become one."""
-    *_, last = base.splitlines(keepends=True) or [b""]
-    if theirs.endswith(b"\n") or not last.endswith(b"\n") or ours.endswith(last):
-        return theirs
-    return theirs + (b"\r\n" if last.endswith(b"\r\n") else b"\n")
