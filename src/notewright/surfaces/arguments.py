@@ -198,6 +198,6 @@ def since_time(raw: str, zone: tzinfo, what: str = "since") -> float:
 
 
 @lru_cache(maxsize=2_048)  # a page of a listing has a hundred of them
-def day(seconds: float, zone: tzinfo = UTC) -> str:
+def format_day(seconds: float, zone: tzinfo = UTC) -> str:
     """The date, on a clock of that zone."""
     return to_datetime(seconds, zone).date().isoformat()

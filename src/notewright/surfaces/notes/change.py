@@ -3,15 +3,15 @@
 from collections.abc import Callable, Sequence
 
 from notewright.engine.changes.combined import Edited
-from notewright.engine.changes.history import FileDiff, Undone, undo_since
+from notewright.engine.changes.history import Undone, undo_since
 from notewright.engine.changes.history import undo as undo_change
-from notewright.engine.changes.plan import Drop, Put
+from notewright.engine.changes.plan import Drop
 from notewright.engine.daily import append_daily, daily_note, parse_date, today
 from notewright.engine.move import RenamedInside, nearest_tags, rename_heading, rename_tag, tagged
 from notewright.engine.move import move as move_note
 from notewright.engine.read import exists, folder_path, read
 from notewright.engine.workspace import Workspace
-from notewright.engine.write import Written, create, edit_note, existing_spelling, new_path, overwrite
+from notewright.engine.write import create, edit_note, existing_spelling, new_path, overwrite
 from notewright.engine.write import delete as delete_note
 from notewright.errors import Ambiguous, Conflict, Invalid, NotFound
 from notewright.notes.edits.edit import Append, Edit, InsertAtLine, Prepend, Replace
@@ -22,7 +22,7 @@ from notewright.surfaces.arguments import MAX_PATH_CHARS, NamedPath, Places, sin
 from notewright.surfaces.base import Args, Call
 from notewright.surfaces.notes import render as words
 from notewright.surfaces.notes import schema
-from notewright.surfaces.notes.read import ask_each, recall, remember, shown
+from notewright.surfaces.notes.read import ask_each, recall, remember, show
 from notewright.surfaces.schema import tool
 
 
@@ -36,7 +36,11 @@ def write(call: Call, args: Args) -> str:
     with places.prefixing_problems(ws):
         _refuse_outer_blanks(place)
         if "version" in args:
-            done = _overwritten(call, place, args)
+            place = NamedPath(ws, existing_spelling(ws, place.path))
+            try:
+                done = overwrite(ws, place.path, args["content"].encode(), seen=args["version"])
+            except Conflict as conflict:
+                raise _explain_conflict(call, place, args["version"], conflict) from None
         else:
             done = create(ws, new_path(ws, place.path), args["content"].encode())
     shown_path = places.show(ws, done.path)
@@ -55,15 +59,7 @@ def _refuse_outer_blanks(place: NamedPath) -> None:
         raise Invalid(said, hint="leave the blanks out", what="path", path=place.path)
 
 
-def _overwritten(call: Call, place: NamedPath, args: Args) -> Written:
-    place = NamedPath(place.ws, existing_spelling(place.ws, place.path))
-    try:
-        return overwrite(place.ws, place.path, args["content"].encode(), seen=args["version"])
-    except Conflict as conflict:
-        raise _what_changed(call, place, args["version"], conflict) from None
-
-
-def _what_changed(call: Call, place: NamedPath, seen: str, conflict: Conflict) -> Conflict:
+def _explain_conflict(call: Call, place: NamedPath, seen: str, conflict: Conflict) -> Conflict:
     """A refusal with what is different now, if what the caller saw is still known."""
     path, current = place.path, conflict.details.get("current")
     if current is None:
@@ -84,18 +80,18 @@ def edit(call: Call, args: Args) -> str:
     diff."""
     places = Places(call)
     place = places.locate(args["path"])
-    edits = [edit_of(one, number) for number, one in enumerate(args["edits"], 1)]
+    edits = [parse_edit(one, number) for number, one in enumerate(args["edits"], 1)]
     with places.prefixing_problems(place.ws):
         try:
             done = edit_note(place.ws, place.path, edits, seen=args.get("version"))
         except Conflict as conflict:
             if "version" not in args:
                 raise
-            raise _what_changed(call, place, args["version"], conflict) from None
-    return _edited(call, place, done)
+            raise _explain_conflict(call, place, args["version"], conflict) from None
+    return _report_edit(call, place, done)
 
 
-def _edited(call: Call, place: NamedPath, done: Edited, verb: str = "Edited") -> str:
+def _report_edit(call: Call, place: NamedPath, done: Edited, verb: str = "Edited") -> str:
     path = Places(call).show(place.ws, place.path)
     remember(call, place, done.version, done.after)
     if done.change_id is None:
@@ -117,17 +113,13 @@ _FORMS: dict[frozenset[str], Callable[[Args], Edit]] = {
 }
 
 
-def edit_of(given: Args, number: int) -> Edit:
+def parse_edit(given: Args, number: int) -> Edit:
     """One edit as the agent wrote it, as a value."""
     if given.get("delete") is False or ("all" in given and "replace" not in given):
         given = {key: value for key, value in given.items() if key not in ("delete", "all")}
     form = _FORMS.get(frozenset(given) - {"all"})
     if form is None:
-        raise Invalid(
-            f"edit {number} has {', '.join(given) or 'nothing'}",
-            hint=schema.EDIT_FORMS,
-            what="edits",
-        )
+        raise Invalid(f"edit {number} has {', '.join(given) or 'nothing'}", hint=schema.EDIT_FORMS, what="edits")
     if given.get("section", "").startswith("^"):
         hint = "replace its text, or insert before or after its line"
         raise Invalid(f"edit {number} names a block, and only sections can be edited whole", hint=hint, what="edits")
@@ -148,12 +140,8 @@ def properties(call: Call, args: Args) -> str:
     with places.prefixing_problems(place.ws):
         if edits:
             done = edit_note(place.ws, place.path, edits, summary=f"properties of {place.path}")
-            return _edited(call, place, done)
-        return _properties(call, place, path)
-
-
-def _properties(call: Call, place: NamedPath, path: str) -> str:
-    reading = read(place.ws, place.path)
+            return _report_edit(call, place, done)
+        reading = read(place.ws, place.path)
     remember(call, place, reading.version, reading.text)
     front = reading.note.frontmatter
     if front.problem:
@@ -191,10 +179,10 @@ def move(call: Call, args: Args) -> str:
     with places.prefixing_problems(ws):
         report = move_note(ws, old, new, dry_run=dry_run)
     first = words.moved(report, (places.show(ws, report.old), places.show(ws, report.new)), dry_run)
-    return _counted(places, ws, first, report, "link", dry_run)
+    return _report_move(places, ws, first, report, "link", dry_run)
 
 
-def _counted(places: Places, ws: Workspace, first: str, report: RenamedInside, thing: str, dry_run: bool) -> str:
+def _report_move(places: Places, ws: Workspace, first: str, report: RenamedInside, thing: str, dry_run: bool) -> str:
     """The outcome, each file with how much changed in it, and the line that takes it back."""
     counts = sorted((path, count) for path, count in report.files if count)
     lines = [first, *(f"{places.show(ws, path)}: {words.amount(count, thing)}" for path, count in counts)]
@@ -218,7 +206,7 @@ def _rename_tag(places: Places, args: Args) -> str:
     new, dry_run = "#" + args["to"].strip().rpartition("/#")[2].lstrip("#"), args.get("dry_run", False)
     with places.prefixing_problems(ws):
         report = rename_tag(ws, old, new, dry_run=dry_run)
-    return _counted(places, ws, words.renamed(report, f"{old} to {new}", "tag", dry_run), report, "tag", dry_run)
+    return _report_move(places, ws, words.renamed(report, f"{old} to {new}", "tag", dry_run), report, "tag", dry_run)
 
 
 def _tag_place(places: Places, raw: str) -> tuple[Workspace, str]:
@@ -247,7 +235,7 @@ def _rename_heading(places: Places, args: Args) -> str:
     with places.prefixing_problems(place.ws):
         report = rename_heading(place.ws, place.path, old.strip(), new, dry_run=dry_run)
     what = f"the heading “{old.strip()}” of {places.show(place.ws, place.path)} to “{new}”"
-    return _counted(places, place.ws, words.renamed(report, what, "link", dry_run), report, "link", dry_run)
+    return _report_move(places, place.ws, words.renamed(report, what, "link", dry_run), report, "link", dry_run)
 
 
 def _movable(places: Places, raw: str) -> tuple[Workspace, NotePath]:
@@ -268,31 +256,23 @@ def _movable(places: Places, raw: str) -> tuple[Workspace, NotePath]:
 def delete(call: Call, args: Args) -> str:
     """Move a note or attachment to the trash and say which notes link to it."""
     places = Places(call)
-    place = _deletable(places, args["path"])
+    try:
+        place = places.locate(args["path"])
+    except NotFound as missing:
+        if "folder" not in missing.details:
+            raise
+        said = f"{args['path']} is a folder; notes and attachments are deleted"
+        hint = "delete its notes one by one, or move it into an archive folder"
+        raise Invalid(said, hint=hint, what="path") from None
     dry_run = args.get("dry_run", False)
     with places.prefixing_problems(place.ws):
         done = delete_note(place.ws, place.path, dry_run=dry_run)
     path, trash = places.show(place.ws, place.path), places.show(place.ws, done.trash or "")
     linked = [places.show(place.ws, source) for source in done.linked_from]
     verb = "Would delete" if dry_run else "Deleted"
-    lines = [f"{verb} {path} (to {trash}); {_linked(linked)}", *linked]
+    links = f"{words.amount(len(linked), 'note')} {'links' if len(linked) == 1 else 'link'} to it:"
+    lines = [f"{verb} {path} (to {trash}); {links if linked else 'no note links to it.'}", *linked]
     return words.bounded(lines, "links shows them", [] if dry_run else [words.undo_line(done.change_id)])
-
-
-def _deletable(places: Places, raw: str) -> NamedPath:
-    try:
-        return places.locate(raw)
-    except NotFound as missing:
-        if "folder" not in missing.details:
-            raise
-        hint = "delete its notes one by one, or move it into an archive folder"
-        raise Invalid(f"{raw} is a folder; notes and attachments are deleted", hint=hint, what="path") from None
-
-
-def _linked(sources: Sequence[str]) -> str:
-    if not sources:
-        return "no note links to it."
-    return f"{words.amount(len(sources), 'note')} {'links' if len(sources) == 1 else 'link'} to it:"
 
 
 def daily(call: Call, args: Args) -> str:
@@ -306,11 +286,11 @@ def daily(call: Call, args: Args) -> str:
     with places.prefixing_problems(ws):
         if "append" in args:
             done = append_daily(ws, day, args["append"], args.get("section"))
-            return _edited(call, place, done, "Edited" if there else "Created")
+            return _report_edit(call, place, done, "Edited" if there else "Created")
         if not there:
             what = f"there is no note for {day.isoformat()} ({place.path})"
             raise NotFound(what, hint="append makes it", what="note", path=place.path)
-        return shown(call, place, read(ws, place.path), {"section": args["section"]} if "section" in args else {})
+        return show(call, place, read(ws, place.path), {"section": args["section"]} if "section" in args else {})
 
 
 def undo(call: Call, args: Args) -> str:
@@ -318,8 +298,21 @@ def undo(call: Call, args: Args) -> str:
     if ("change" in args) == ("since" in args):
         raise Invalid("give either change or since", hint="history shows the ids", what="change")
     places, dry_run = Places(call), args.get("dry_run", False)
-    spots = _taken_back(call, args, call.workspaces, dry_run=True)
-    done = spots if dry_run else _taken_back(call, args, [ws for ws, _ in spots], dry_run=False)
+
+    def take_back(workspaces: Sequence[Workspace], dry_run: bool) -> list[tuple[Workspace, Undone]]:
+        """In every workspace where there is something to take back."""
+
+        def take_back_in(ws: Workspace) -> Undone:
+            if "change" in args:
+                return undo_change(ws, args["change"], dry_run=dry_run)
+            since = since_time(args["since"], ws.timezone)
+            return undo_since(ws, since, client=call.actor.client, user=call.actor.user, dry_run=dry_run)
+
+        return list(ask_each(workspaces, lambda ws: places.ask(ws, take_back_in)))
+
+    done = take_back(call.workspaces, dry_run=True)  # all are tried dry before the first is touched
+    if not dry_run:
+        done = take_back([ws for ws, _ in done], dry_run=False)
     lines, last = [], []
     for ws, one in done:
         steps = [step for step in one.plan.steps if ws.access.sees(step.path)]
@@ -328,31 +321,16 @@ def undo(call: Call, args: Args) -> str:
         lines.append(f"{verb} {words.shortened(what, 500)} in {words.amount(len(steps), 'file')}:")
         kept = {each.path: each for each in one.kept}
         for step in steps:
-            lines.append(f"{places.show(ws, step.path)} {_came_back(step, kept.get(step.path))}")
-            lines += words.diff_lines(kept[step.path]) if step.path in kept else []
+            later = kept.get(step.path)
+            outcome = "is deleted again"
+            if not isinstance(step, Drop):
+                outcome = "is back" if step.old is None else "is as before"
+                if later is not None:
+                    outcome += f", but for later changes, which were kept{':' if later.lines else ''}"
+            lines.append(f"{places.show(ws, step.path)} {outcome}")
+            lines += words.diff_lines(later) if later is not None else []
         last += [words.undo_line(one.done.id)] if one.done else []
     return words.bounded(lines, "history shows each change", last)
-
-
-def _came_back(step: Put | Drop, kept: FileDiff | None) -> str:
-    if isinstance(step, Drop):
-        return "is deleted again"
-    back = "is back" if step.old is None else "is as before"
-    return back if kept is None else f"{back}, but for later changes, which were kept{':' if kept.lines else ''}"
-
-
-def _taken_back(
-    call: Call, args: Args, workspaces: Sequence[Workspace], *, dry_run: bool
-) -> list[tuple[Workspace, Undone]]:
-    """In every workspace where there is something to take back. All are tried dry before the first is touched."""
-
-    def undone(ws: Workspace) -> Undone:
-        if "change" in args:
-            return undo_change(ws, args["change"], dry_run=dry_run)
-        since = since_time(args["since"], ws.timezone)
-        return undo_since(ws, since, client=call.actor.client, user=call.actor.user, dry_run=dry_run)
-
-    return list(ask_each(workspaces, lambda ws: Places(call).ask(ws, undone)))
 
 
 DESTRUCTIVE = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": False}

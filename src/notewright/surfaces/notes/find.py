@@ -1,22 +1,20 @@
 """The tools of `notes` that find: by words, by pattern, by folder, by links."""
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 
 from notewright.engine.check import broken_links, mentions
 from notewright.engine.find.context import about_note, about_words
-from notewright.engine.find.grep import PATTERN_SECONDS, Grep, Matches
+from notewright.engine.find.grep import PATTERN_SECONDS, Grep
 from notewright.engine.find.grep import grep as grep_notes
-from notewright.engine.find.links import LinkReport, ResolvedLink
 from notewright.engine.find.links import links as links_of
 from notewright.engine.find.search import Hits, parse_query
 from notewright.engine.find.search import search as search_notes
-from notewright.engine.read import FolderListing, list_folder, listing, locate
+from notewright.engine.read import list_folder, listing, locate
 from notewright.engine.workspace import Workspace
 from notewright.errors import Ambiguous, Invalid, NotFound
 from notewright.index.base import Query, Selection
-from notewright.surfaces.arguments import NamedPath, OffsetPage, Places, day, since_time
+from notewright.surfaces.arguments import NamedPath, OffsetPage, Places, format_day, since_time
 from notewright.surfaces.base import Args, Call
 from notewright.surfaces.notes import render as words
 from notewright.surfaces.notes import schema
@@ -33,7 +31,10 @@ def search(call: Call, args: Args) -> str:
         (ws, search_notes(ws, _query(ws, folder, args, page.end)))
         for ws, folder in places.folders(args.get("folder", ""))
     ]
-    counts = _add_counts([found for _, found in answers])
+    each = [found for _, found in answers]
+    nearest = tuple(dict.fromkeys(near for found in each for near in found.nearest))
+    total, with_all = sum(found.total for found in each), sum(found.with_all for found in each)
+    counts = Hits((), total, with_all, any(found.cut for found in each), nearest)
     ranked = sorted(((ws, hit) for ws, found in answers for hit in found.items), key=lambda pair: -pair[1].score)
     hits = ranked[page.offset : page.end]
     if not hits:
@@ -44,7 +45,10 @@ def search(call: Call, args: Args) -> str:
     ]
     more = counts.cut or len(ranked) > page.end
     left = max(counts.total - page.offset, len(hits) + 1) if more else len(hits)
-    return words.paged(_head_line(args["query"], counts, len(hits)), items, page, left, "more note")
+    head = f"{words.amount(counts.total, 'note')} found, newest first:"  # conditions alone rank nothing
+    if parse_query(args["query"]).words:
+        head = words.found(counts, len(hits))
+    return words.paged(head, items, page, left, "more note")
 
 
 def _conditions(args: Args) -> list[str]:
@@ -61,20 +65,6 @@ def _query(ws: Workspace, folder: str, args: Args, limit: int) -> Query:
         since_ns=int(since_time(since, ws.timezone) * 1e9) if since else None,
         limit=limit,
     )
-
-
-def _add_counts(found: Sequence[Hits]) -> Hits:
-    """The counts of several workspaces as one."""
-    nearest = tuple(dict.fromkeys(near for one in found for near in one.nearest))
-    total, with_all = sum(one.total for one in found), sum(one.with_all for one in found)
-    return Hits((), total, with_all, any(one.cut for one in found), nearest)
-
-
-def _head_line(asked: str, counts: Hits, shown: int) -> str:
-    """Conditions alone rank nothing: then the newest come first."""
-    if parse_query(asked).words:
-        return words.found(counts, shown)
-    return f"{words.amount(counts.total, 'note')} found, newest first:"
 
 
 # ---- by pattern ---------------------------------------------------------------------------------------
@@ -104,23 +94,16 @@ def grep(call: Call, args: Args) -> str:
         asked = replace(asked, until=time.monotonic() + PATTERN_SECONDS)
     found = [(ws, grep_notes(ws, replace(asked, folder=folder))) for ws, folder in folders]
     shown = [(places.show(ws, hit.path), hit) for ws, one in found for hit in one.items][:limit]
-    head, left = _count_matches([one for _, one in found], len(shown))
+    lines, notes = sum(one.total_lines for _, one in found), sum(one.total_notes for _, one in found)
+    late = any(one.late for _, one in found)
     if not shown:
-        return head
+        return "No line matches" + (", as far as time allowed; narrow the folder or glob." if late else ".")
+    head = f"{'At least ' if late else ''}{words.amount(lines, 'line')} in {words.amount(notes, 'note')} match:"
+    left = lines - len(shown)
     rest = "narrow the pattern, folder or glob"
     more = f"raise limit or {rest}" if limit < schema.MOST_LINES else rest
     last = [f"[{words.amount(left, 'more matching line')}: {more}]"] if left else []
     return words.bounded([head, *words.matching(shown)], rest, last)
-
-
-def _count_matches(found: Sequence[Matches], shown: int) -> tuple[str, int]:
-    """How many lines match, in words, and how many of them are not shown."""
-    lines, notes = sum(one.total_lines for one in found), sum(one.total_notes for one in found)
-    late = any(one.late for one in found)
-    if not lines:
-        return "No line matches" + (", as far as time allowed; narrow the folder or glob." if late else "."), 0
-    atleast = "At least " if late else ""
-    return f"{atleast}{words.amount(lines, 'line')} in {words.amount(notes, 'note')} match:", lines - shown
 
 
 # ---- by folder ----------------------------------------------------------------------------------------
@@ -131,7 +114,9 @@ def list_(call: Call, args: Args) -> str:
     places, page = Places(call), OffsetPage.of("list", args, 100, ("folder", "glob", "sort"))
     raw, glob, sort = args.get("folder", ""), args.get("glob"), args.get("sort", "name")
     if places.several and not raw.strip().strip("/") and not glob:
-        return _list_workspaces(call)
+        counts = [(ws.name, listing(ws, Selection(limit=1, visible=ws.access.visibility))[1]) for ws in call.workspaces]
+        lines = [f"{name}/ ({words.amount(count, 'note')})" for name, count in counts]
+        return words.bounded([f"{len(counts)} workspaces:", *lines], "name one of them as folder")
     levels = [(ws, list_folder(ws, folder, glob=glob, sort=sort, limit=page.end)) for ws, folder in places.folders(raw)]
     folders = [
         f"{places.show(ws, path)}/ ({words.amount(count, 'note')})"
@@ -139,36 +124,25 @@ def list_(call: Call, args: Args) -> str:
         for path, count in level.folders
     ]
     total = sum(level.total for _, level in levels)
-    entries = [*folders, *_render_entries(places, levels, sort)][page.offset : page.end]
-    head = _describe_folder(raw, glob, len(folders), total) + (":" if entries else ".")
-    return words.paged(head, entries, page, len(folders) + total - page.offset, "more entry", "more entries")
-
-
-def _describe_folder(raw: str, glob: str | None, folders: int, total: int) -> str:
-    where = words.shortened(raw.strip().strip("/"), 200)
-    if glob:
-        return f"{words.amount(total, 'file')} like {words.shortened(glob, 200)}" + (f" in {where}" if where else "")
-    held = f"{words.amount(folders, 'folder')} and {words.amount(total, 'note')}"
-    return f"{held} in {where}" if where else f"{held} at the top"
-
-
-def _render_entries(places: Places, levels: Sequence[tuple[Workspace, FolderListing]], sort: str) -> list[str]:
-    """`path  date  size`, sorted over all workspaces."""
     files = [
-        (where, filed.path, at, filed.size, ws.timezone)
+        (f"{ws.name}/" if places.several else "", filed, at, ws.timezone)
         for ws, level in levels
-        for where in [f"{ws.name}/" if places.several else ""]
         for filed, at in level.files
     ]
     if len(levels) > 1 and sort != "name":
-        files.sort(key=lambda one: -one[3] if sort == "size" else -one[2])
-    return [f"{where}{path}  {day(at, zone)}  {words.size(size)}" for where, path, at, size, zone in files]
-
-
-def _list_workspaces(call: Call) -> str:
-    counts = [(ws.name, listing(ws, Selection(limit=1, visible=ws.access.visibility))[1]) for ws in call.workspaces]
-    lines = [f"{name}/ ({words.amount(count, 'note')})" for name, count in counts]
-    return words.bounded([f"{len(counts)} workspaces:", *lines], "name one of them as folder")
+        files.sort(key=lambda file: -file[1].size if sort == "size" else -file[2])
+    shown = [
+        f"{where}{filed.path}  {format_day(at, zone)}  {words.size(filed.size)}" for where, filed, at, zone in files
+    ]
+    entries = [*folders, *shown][page.offset : page.end]
+    where = words.shortened(raw.strip().strip("/"), 200)
+    if glob:
+        head = f"{words.amount(total, 'file')} like {words.shortened(glob, 200)}" + (f" in {where}" if where else "")
+    else:
+        head = f"{words.amount(len(folders), 'folder')} and {words.amount(total, 'note')}"
+        head += f" in {where}" if where else " at the top"
+    head += ":" if entries else "."
+    return words.paged(head, entries, page, len(folders) + total - page.offset, "more entry", "more entries")
 
 
 # ---- by links -----------------------------------------------------------------------------------------
@@ -183,19 +157,23 @@ def links(call: Call, args: Args) -> str:
     place = places.locate(args["path"])
     ws = place.ws
     report = places.ask(ws, links_of, place.path, direction, args.get("depth", 1))
-    lines = [f"{places.show(ws, place.path)}: {_count_links(report, direction)}"]
-    lines += [words.link("←", places.show(ws, one.source), one, f"L{one.line}") for one in report.incoming]
-    lines += [_render_outgoing(places, place, one) for one in report.outgoing]
+    counts = [] if direction == "out" else [f"{len(report.incoming)} in"]
+    if direction != "in":
+        statuses = [link.status for link in report.outgoing]
+        counts.append(f"{len(statuses)} out")
+        counts += [f"{statuses.count(status)} {status}" for status in ("broken", "ambiguous") if status in statuses]
+    lines = [f"{places.show(ws, place.path)}: links {', '.join(counts)}"]
+    for link in report.incoming:
+        lines.append(words.link("←", places.show(ws, link.source), link, f"L{link.line}"))
+    for link in report.outgoing:  # one of another note, found on the way, says in which it stands
+        where = f"L{link.line}" if link.source == place.path else f"{places.show(ws, link.source)} L{link.line}"
+        target = places.show(ws, link.path) if link.path else link.target or "itself"
+        lines.append(words.link("→", target, link, where))
     if args.get("mentions"):
-        lines += _render_mentions(places, place)
+        named = mentions(ws, place.path)
+        lines.append(f"{words.amount(len(named), 'mention')} without a link{':' if named else ''}")
+        lines += [f"~ {places.show(ws, one.path)} (L{one.line}): {one.context.with_marks}" for one in named]
     return words.bounded(lines, "ask for one direction, or depth=1")
-
-
-def _render_outgoing(places: Places, place: NamedPath, one: ResolvedLink) -> str:
-    """Where it leads; a link of another note, found on the way, says in which it stands."""
-    where = f"L{one.line}" if one.source == place.path else f"{places.show(place.ws, one.source)} L{one.line}"
-    target = places.show(place.ws, one.path) if one.path else one.target or "itself"
-    return words.link("→", target, one, where)
 
 
 def _broken_links(places: Places, raw: str) -> str:
@@ -212,22 +190,6 @@ def _broken_links(places: Places, raw: str) -> str:
         shown = one.target + one.subpath
         lines.append(words.link("→", shown, one, f"{places.show(ws, one.source)} L{one.line}", subpath=False))
     return words.bounded([*lines, *(f"○ {path}" for path in orphans)], "name a smaller folder")
-
-
-def _count_links(report: LinkReport, direction: str) -> str:
-    """`3 links in, 2 out, 1 broken`, of what was asked for."""
-    counts = [] if direction == "out" else [f"{len(report.incoming)} in"]
-    if direction != "in":
-        statuses = [link.status for link in report.outgoing]
-        counts.append(f"{len(statuses)} out")
-        counts += [f"{statuses.count(status)} {status}" for status in ("broken", "ambiguous") if status in statuses]
-    return f"links {', '.join(counts)}"
-
-
-def _render_mentions(places: Places, place: NamedPath) -> list[str]:
-    named = mentions(place.ws, place.path)
-    lines = [f"~ {places.show(place.ws, one.path)} (L{one.line}): {one.context.with_marks}" for one in named]
-    return [f"{words.amount(len(named), 'mention')} without a link{':' if named else ''}", *lines]
 
 
 def context(call: Call, args: Args) -> str:

@@ -11,7 +11,7 @@ from notewright.engine.read import read as read_note
 from notewright.engine.spans import line_span, section_span
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, NotFound
-from notewright.ledger.base import Change, Past
+from notewright.ledger.base import Past
 from notewright.notes.edits.splices import line_count
 from notewright.surfaces.arguments import NamedPath, Places, since_time
 from notewright.surfaces.base import Answer, Args, Call, Image
@@ -21,8 +21,8 @@ T = TypeVar("T")
 IMAGES = {"png": "png", "jpg": "jpeg", "jpeg": "jpeg", "gif": "gif", "webp": "webp"}
 MOST_IMAGE_BYTES = 1 << 20
 MOST_CHARS = 20_000
-REMEMBERED = 16  # texts a session remembers, so that a conflict can say what changed
-REMEMBERED_CHARS = 100_000  # of all of them together
+MAX_REMEMBERED = 16  # texts a session keeps, so that a conflict can say what changed
+MAX_REMEMBERED_CHARS = 100_000  # of all of them together
 
 
 def read(call: Call, args: Args) -> Answer | str:
@@ -33,11 +33,11 @@ def read(call: Call, args: Args) -> Answer | str:
     place = NamedPath(found[0], found[1].path) if found else places.locate(args["path"])
     with places.prefixing_problems(place.ws):
         if not place.path.is_note:
-            return _attachment(place, places.show(place.ws, place.path))
-        return shown(call, place, reading or read_note(place.ws, place.path), args)
+            return _describe_attachment(place, places.show(place.ws, place.path))
+        return show(call, place, reading or read_note(place.ws, place.path), args)
 
 
-def shown(call: Call, place: NamedPath, reading: Reading, args: Args) -> str:
+def show(call: Call, place: NamedPath, reading: Reading, args: Args) -> str:
     """A note, the part of it that is asked for, or its outline, below a line that says which version that is."""
     remember(call, place, reading.version, reading.text)
     path, total = Places(call).show(place.ws, place.path), line_count(reading.text)
@@ -45,7 +45,7 @@ def shown(call: Call, place: NamedPath, reading: Reading, args: Args) -> str:
         report = links(place.ws, place.path)
         lines = words.outline(reading.note, len(report.incoming), len(report.outgoing))
         return words.bounded([words.header(path, reading, total), *lines], "read a section")
-    start, end, part = _part(reading, args)
+    start, end, part = _requested_span(reading, args)
     text = reading.text[start:end]
     text = text.removeprefix("\ufeff") if start == 0 else text
     first = line_count(reading.text, start) + 1
@@ -55,7 +55,7 @@ def shown(call: Call, place: NamedPath, reading: Reading, args: Args) -> str:
     return "\n".join([words.header(path, reading, total, part), kept, *rest])
 
 
-def _part(reading: Reading, args: Args) -> tuple[int, int, str]:
+def _requested_span(reading: Reading, args: Args) -> tuple[int, int, str]:
     """The span asked for, and words for it."""
     if "section" in args and "lines" in args:
         raise Invalid("section and lines cannot both be given", hint="leave one out", what="section")
@@ -81,7 +81,7 @@ def _cut(text: str, first: int, most: int) -> tuple[str, list[str]]:
     return kept, [f'[{left}: lines="{first + line_count(kept)}-" shows the rest]']
 
 
-def _attachment(place: NamedPath, path: str) -> Answer:
+def _describe_attachment(place: NamedPath, path: str) -> Answer:
     entry = entry_at(place.ws, place.path)
     kind = IMAGES.get(place.path.rpartition(".")[2].lower())
     if kind and entry.size <= MOST_IMAGE_BYTES:
@@ -96,11 +96,11 @@ def _attachment(place: NamedPath, path: str) -> Answer:
 
 
 def remember(call: Call, place: NamedPath, version: str, text: str) -> None:
-    """Keep what this client was shown for a while: the history only holds what was changed through us."""
+    """Keep what this client was shown: the history only holds what was changed through us."""
     with call.session.lock:
         seen: OrderedDict[str, str] = call.session.values.setdefault("seen", OrderedDict())
         seen[_key(place, version)] = text
-        while len(seen) > REMEMBERED or sum(map(len, seen.values())) > REMEMBERED_CHARS:
+        while len(seen) > MAX_REMEMBERED or sum(map(len, seen.values())) > MAX_REMEMBERED_CHARS:
             seen.popitem(last=False)
 
 
@@ -122,16 +122,15 @@ def history(call: Call, args: Args) -> str:
     """What was changed through this server: when, by whom, with which tool; or one change as a diff."""
     places = Places(call)
     if "change" in args:
-        ws, one = _change(call, args["change"])
+        ws, one = next(ask_each(call.workspaces, lambda ws: find_change(ws, args["change"])))
         lines = [words.change(one, ws.name if places.several else "")]
         lines += words.differences((places.show(ws, each.path), each) for each in diff_change(ws, one.id))
         return words.bounded(lines, "read the notes themselves")
-    limit = args.get("limit", 20)
-    found = [
-        (one, ws.name if places.several else "")
-        for ws, path in _spots(places, args)
-        for one in list_changes(ws, _past(ws, path, args, limit + 1))
-    ]
+    limit, found = args.get("limit", 20), []
+    for ws, path in _changed_places(places, args):
+        since = since_time(args["since"], ws.timezone) if "since" in args else None
+        changes = list_changes(ws, Past(path=path, since=since, limit=limit + 1))
+        found += [(one, ws.name if places.several else "") for one in changes]
     if not found:
         return "No changes were made through this server" + (" since then." if "since" in args else ".")
     found.sort(key=lambda pair: -pair[0].at)
@@ -140,44 +139,30 @@ def history(call: Call, args: Args) -> str:
     return words.bounded([f"{words.amount(len(lines), 'change')}, newest first:", *lines], "a smaller limit", tail)
 
 
-def _spots(places: Places, args: Args) -> list[tuple[Workspace, str | None]]:
-    """Where to look: a note or folder that is there or was once, or everything."""
+def _changed_places(places: Places, args: Args) -> list[tuple[Workspace, str | None]]:
+    """Whose changes are asked for: a note or folder that is there or was once, or everything."""
     if "path" not in args:
         return [(ws, None) for ws in places.call.workspaces]
     try:
         place = places.locate(args["path"])
         return [(place.ws, place.path)]
     except NotFound as missing:
-        once = _once(places, args["path"], missing)
-        if not once:
+        try:
+            candidates = [places.split(args["path"])]
+        except NotFound:
+            candidates = [(ws, args["path"]) for ws in places.call.workspaces]
+        if "folder" in missing.details:
+            return [*candidates]
+        found = [(ws, path) for ws, rest in candidates if rest and (path := former_names(ws, rest))]
+        if not found:
             raise missing from None
-        return once
-
-
-def _once(places: Places, raw: str, missing: NotFound) -> list[tuple[Workspace, str | None]]:
-    try:
-        ws, rest = places.split(raw)
-        spots = [(ws, rest)]
-    except NotFound:
-        spots = [(ws, raw) for ws in places.call.workspaces]
-    if "folder" in missing.details:
-        return [(ws, rest) for ws, rest in spots]
-    return [(ws, path) for ws, rest in spots if rest and (path := former_names(ws, rest))]
-
-
-def _past(ws: Workspace, path: str | None, args: Args, limit: int) -> Past:
-    since = since_time(args["since"], ws.timezone) if "since" in args else None
-    return Past(path=path, since=since, limit=limit)
-
-
-def _change(call: Call, change_id: str) -> tuple[Workspace, Change]:
-    return next(ask_each(call.workspaces, lambda ws: find_change(ws, change_id)))
+        return [*found]
 
 
 def ask_each(workspaces: Sequence[Workspace], find: Callable[[Workspace], T]) -> Iterator[tuple[Workspace, T]]:
     """What each of them knows of a change, asked one after the other; where none does, the NotFound that names some
     that are near."""
-    found = False
+    is_found = False
     problem: NotFound | None = None
     for ws in workspaces:
         try:
@@ -185,7 +170,7 @@ def ask_each(workspaces: Sequence[Workspace], find: Callable[[Workspace], T]) ->
         except NotFound as missing:
             problem = problem if problem and problem.details["nearest"] else missing
         else:
-            found = True
+            is_found = True
             yield ws, answer
-    if not found:
+    if not is_found:
         raise problem or NotFound("there is no workspace you may use", what="change")

@@ -18,7 +18,7 @@ from notewright.notes.edits.diff import compare_lines
 from notewright.notes.model import Note
 from notewright.notes.parse.headings import list_sections
 from notewright.notes.times import format_utc
-from notewright.surfaces.arguments import OffsetPage, day
+from notewright.surfaces.arguments import OffsetPage, format_day
 from notewright.surfaces.base import count_fitting
 
 MOST_CHARS = 24_000
@@ -113,7 +113,7 @@ def nothing(asked: str, nearest: Sequence[str], narrowed: Sequence[str] = ()) ->
 def hit(number: int, path: str, one: Hit, zone: tzinfo) -> str:
     """`1. Projects/Tea.md › Water (L42, 2026-11-02)`, and below it the words that were found, marked."""
     heading = f" › {shortened(one.heading, 100)}" if one.heading else ""
-    line = f"{number}. {path}{heading} (L{one.line}, {day(one.modified_ns / 1e9, zone)})"
+    line = f"{number}. {path}{heading} (L{one.line}, {format_day(one.modified_ns / 1e9, zone)})"
     snippet = _marked(one, max(HIT_BYTES - len(line.encode("utf-8", "replace")), 60))
     return f"{line}\n   {snippet}" if snippet else line
 
