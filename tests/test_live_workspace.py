@@ -24,7 +24,7 @@ from notewright.engine.read import read
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import create, delete, edit_note, put
 from notewright.errors import Conflict, Indexing, Problem
-from notewright.ledger.base import Actor, Past
+from notewright.ledger.base import Actor, ChangeQuery
 from notewright.notes.edits.edit import Append, Replace
 from notewright.notes.path import NotePath
 from notewright.stores.live import documents as documents_module
@@ -77,7 +77,7 @@ def open_note(ws: Workspace, path: NotePath = A) -> Document:
 
 
 def summaries(ws: Workspace, path: NotePath = A) -> list[str]:
-    return [change.summary for change in list_changes(ws, Past(path=path))]
+    return [change.summary for change in list_changes(ws, ChangeQuery(path=path))]
 
 
 def test_typing_is_one_change_for_each_pause_by_whoever_typed_and_can_be_undone(
@@ -90,7 +90,7 @@ def test_typing_is_one_change_for_each_pause_by_whoever_typed_and_can_be_undone(
         ann.type(letter)
     until(lambda: (root / A).read_text().endswith("typed\n"))
     until(lambda: summaries(ws) == ["typed in a.md"])
-    (change,) = list_changes(ws, Past(path=A))
+    (change,) = list_changes(ws, ChangeQuery(path=A))
     assert (change.actor.user, change.actor.surface) == ("ann", "live")
     ann.type("later\n")
     undo(ws, change.id)
@@ -364,11 +364,12 @@ def test_a_client_creates_renames_and_deletes_through_the_folder_document(opened
     until(lambda: not (root / "new.md").exists())
     until(
         lambda: (
-            [change.actor.tool for change in list_changes(ws, Past(limit=4))] == ["delete", "move", "type", "create"]
+            [change.actor.tool for change in list_changes(ws, ChangeQuery(limit=4))]
+            == ["delete", "move", "type", "create"]
         )
     )
-    assert {change.actor.user for change in list_changes(ws, Past(limit=4))} == {"ann"}
-    undo(ws, list_changes(ws, Past(limit=1))[0].id)
+    assert {change.actor.user for change in list_changes(ws, ChangeQuery(limit=4))} == {"ann"}
+    undo(ws, list_changes(ws, ChangeQuery(limit=1))[0].id)
     until(lambda: client.ids().get("/new.md") == part)
 
 
@@ -541,7 +542,7 @@ def test_a_text_that_a_merge_once_made_can_be_written_again_and_undone_to(opened
     merged = str(ann.text)
     assert "typed" in merged and "added" in merged
     edit_note(agent, A, [Append("wrong")])
-    undo(ws, list_changes(ws, Past(path=A))[0].id)
+    undo(ws, list_changes(ws, ChangeQuery(path=A))[0].id)
     assert str(ann.text) == (root / A).read_text() == merged
 
 

@@ -24,7 +24,7 @@ from notewright.engine.workspace import Workspace
 from notewright.engine.write import change_path, create, delete, edit_note, put
 from notewright.errors import Forbidden, Invalid, NotFound, Problem, ReadOnly, TooLarge
 from notewright.index.base import Query, Selection
-from notewright.ledger.base import Actor, Past
+from notewright.ledger.base import Actor, ChangeQuery
 from notewright.notes.path import NotePath
 
 SECRET = "Zanzibar"
@@ -87,7 +87,7 @@ QUESTIONS: dict[str, Callable[[Workspace], Any]] = {
     "mentions": lambda ws: mentions(ws, OPEN),
     "context": lambda ws: [(one.path, one.text) for one in about_words([ws], "tea", 4000).passages],
     "check": lambda ws: [finding for finding in check(ws) if finding.path != "Open.md"],
-    "history": lambda ws: list_changes(ws, Past()),
+    "history": lambda ws: list_changes(ws, ChangeQuery()),
     "nearest": lambda ws: nearest_paths(ws, "Zanzibar plam.md"),
 }
 
@@ -177,7 +177,7 @@ def test_rules_are_read_only_where_either_of_them_is(owner: bool, caller: bool) 
 
 def test_another_client_cannot_undo_what_it_may_not_see(ws: Workspace) -> None:
     hidden = replace(ws, access=Access())
-    change = list_changes(hidden, Past())[0]
+    change = list_changes(hidden, ChangeQuery())[0]
     with pytest.raises(NotFound):
         undo(ws.by(Actor("u", "c")), change.id)
 

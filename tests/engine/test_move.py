@@ -12,7 +12,7 @@ from notewright.engine.check import check
 from notewright.engine.find.links import incoming
 from notewright.engine.move import NotesRead, delete_marked, move, rename_heading, rename_tag
 from notewright.errors import Exists, Forbidden, Invalid, NotFound, ReadOnly
-from notewright.ledger.base import Past
+from notewright.ledger.base import ChangeQuery
 from notewright.notes.links.resolve import STEM
 from notewright.notes.path import NotePath
 
@@ -176,7 +176,7 @@ def test_a_tag_nobody_has_is_refused_and_changes_nothing(workspace, tmp_path: Pa
             rename_tag(ws, "#tee", "x", dry_run=dry_run)
         assert refused.value.details["nearest"][0] == "tea"
     assert texts(tmp_path / "Main") == before
-    assert list_changes(ws, Past(limit=10)) == []
+    assert list_changes(ws, ChangeQuery(limit=10)) == []
     with pytest.raises(NotFound, match="no note has the tag #x"):
         rename_tag(workspace({"A.md": "none"}, name="Bare"), "x", "y")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from notewright.errors import Exists, Problem, Unavailable
-from notewright.ledger.base import Actor, Change, Ledger, Past, Step
+from notewright.ledger.base import Actor, Change, ChangeQuery, Ledger, Step
 from notewright.ledger.sqlite import SqliteLedger
 from notewright.notes.path import NotePath
 from notewright.stores.base import version_of
@@ -51,10 +51,10 @@ def test_a_recorded_change_is_unfinished_until_it_is_closed(ledger: Ledger) -> N
     )  # fmt: skip
     ledger.record(whole, BLOBS)
     assert ledger.unfinished() == [whole] == [ledger.change("one")]
-    assert ledger.past(Past()) == []
+    assert ledger.find_changes(ChangeQuery()) == []
     ledger.close_change("one", "done")
     assert ledger.unfinished() == []
-    assert ids(ledger.past(Past())) == ["one"]
+    assert ids(ledger.find_changes(ChangeQuery())) == ["one"]
 
 
 def test_changes_that_are_recorded_together_are_recorded_all_or_none(ledger: Ledger) -> None:
@@ -66,27 +66,27 @@ def test_changes_that_are_recorded_together_are_recorded_all_or_none(ledger: Led
     assert ledger.unfinished() == [one, two] and ledger.blob(B) == BLOBS[B]
 
 
-def test_the_pulse_differs_after_every_step_of_a_change_and_only_then(ledger: Ledger) -> None:
-    still = ledger.pulse()
-    ledger.past(Past())
-    assert ledger.pulse() == still
+def test_the_data_version_differs_after_every_step_of_a_change_and_only_then(ledger: Ledger) -> None:
+    still = ledger.data_version()
+    ledger.find_changes(ChangeQuery())
+    assert ledger.data_version() == still
     ledger.record(change("one", step("a.md", None, A)), BLOBS)
-    recorded = ledger.pulse()
+    recorded = ledger.data_version()
     ledger.close_change("one", "done")
-    assert len({still, recorded, ledger.pulse()}) == 3
+    assert len({still, recorded, ledger.data_version()}) == 3
 
 
 def test_a_change_closed_twice_is_closed_once(ledger: Ledger) -> None:
     done(ledger, change("one", step("a.md", None, A)))
     ledger.close_change("one", "taken_back")
     ledger.close_change("never", "done")
-    assert ids(ledger.past(Past())) == ["one"]
+    assert ids(ledger.find_changes(ChangeQuery())) == ["one"]
 
 
 def test_what_was_taken_back_is_not_in_the_history(ledger: Ledger) -> None:
     ledger.record(change("one", step("a.md", None, A)), BLOBS)
     ledger.close_change("one", "taken_back")
-    assert ledger.unfinished() == [] == ledger.past(Past())
+    assert ledger.unfinished() == [] == ledger.find_changes(ChangeQuery())
 
 
 def test_closing_with_other_steps_keeps_those(ledger: Ledger) -> None:
@@ -103,7 +103,7 @@ def test_a_change_that_could_not_be_closed_is_closed_before_anybody_asks_what_is
     with pytest.raises(Unavailable):
         ledger.close_change("one", "taken_back")
     ledger._db.execute("pragma query_only = off")
-    assert ledger.unfinished() == [] == ledger.past(Past())
+    assert ledger.unfinished() == [] == ledger.find_changes(ChangeQuery())
     ledger.close()
 
 
@@ -118,14 +118,14 @@ def test_the_past_is_asked_by_path_folder_time_client_and_user_newest_first(ledg
     done(ledger, change("one", step("f/a.md", None, A), at=1, client="x"))
     done(ledger, change("two", step("f/a.md", A, B), at=2, client="y"))
     done(ledger, change("three", step("f0.md", None, A), at=3, client="x"))
-    assert ids(ledger.past(Past())) == ["three", "two", "one"]
-    assert ids(ledger.past(Past(path="f/a.md"))) == ["two", "one"]
-    assert ids(ledger.past(Past(path="f"))) == ["two", "one"]
-    assert ids(ledger.past(Past(since=2))) == ["three", "two"]
-    assert ids(ledger.past(Past(until=2))) == ["one"]
-    assert ids(ledger.past(Past(client="x"))) == ["three", "one"]
-    assert ids(ledger.past(Past(user="bob"))) == []
-    assert ids(ledger.past(Past(limit=1, offset=1))) == ["two"]
+    assert ids(ledger.find_changes(ChangeQuery())) == ["three", "two", "one"]
+    assert ids(ledger.find_changes(ChangeQuery(path="f/a.md"))) == ["two", "one"]
+    assert ids(ledger.find_changes(ChangeQuery(path="f"))) == ["two", "one"]
+    assert ids(ledger.find_changes(ChangeQuery(since=2))) == ["three", "two"]
+    assert ids(ledger.find_changes(ChangeQuery(until=2))) == ["one"]
+    assert ids(ledger.find_changes(ChangeQuery(client="x"))) == ["three", "one"]
+    assert ids(ledger.find_changes(ChangeQuery(user="bob"))) == []
+    assert ids(ledger.find_changes(ChangeQuery(limit=1, offset=1))) == ["two"]
 
 
 def test_kept_bytes_are_given_back(ledger: Ledger) -> None:
@@ -136,29 +136,29 @@ def test_kept_bytes_are_given_back(ledger: Ledger) -> None:
 
 def test_it_knows_what_it_wrote_where(ledger: Ledger) -> None:
     ledger.record(change("one", step("a.md", A, B)), BLOBS)
-    assert ledger.wrote("a.md", B)
-    assert not ledger.wrote("a.md", A)
-    assert not ledger.wrote("b.md", B)
+    assert ledger.has_written("a.md", B)
+    assert not ledger.has_written("a.md", A)
+    assert not ledger.has_written("b.md", B)
 
 
 def test_bytes_a_path_once_had_are_found_by_how_their_version_begins(ledger: Ledger) -> None:
     done(ledger, change("one", step("a.md", A, B)))
-    assert ledger.kept("a.md", A[:12]) == b"a"
-    assert ledger.kept("a.md", B.upper()) == b"b"
-    assert ledger.kept("a.md", "") is None, "more than one begins so"
-    assert ledger.kept("b.md", A[:12]) is None
+    assert ledger.find_blob("a.md", A[:12]) == b"a"
+    assert ledger.find_blob("a.md", B.upper()) == b"b"
+    assert ledger.find_blob("a.md", "") is None, "more than one begins so"
+    assert ledger.find_blob("b.md", A[:12]) is None
     ledger.purge("a.md")
-    assert ledger.kept("a.md", A[:12]) is None
+    assert ledger.find_blob("a.md", A[:12]) is None
 
 
 def test_undoing_marks_and_undoing_that_clears(ledger: Ledger) -> None:
     done(ledger, change("one", step("a.md", None, A)))
     done(ledger, change("two", step("a.md", A, None), undoes=("one",)))
-    assert [(each.id, each.undone_by) for each in ledger.past(Past())] == [("two", None), ("one", "two")]
+    assert [(each.id, each.undone_by) for each in ledger.find_changes(ChangeQuery())] == [("two", None), ("one", "two")]
     done(ledger, change("three", step("a.md", None, A), undoes=("two",)))
-    assert [each.undone_by for each in ledger.past(Past())] == [None, "three", None]
+    assert [each.undone_by for each in ledger.find_changes(ChangeQuery())] == [None, "three", None]
     done(ledger, change("four", step("a.md", A, None), undoes=("three",)))
-    assert [each.undone_by for each in ledger.past(Past())] == [None, "four", None, "two"]
+    assert [each.undone_by for each in ledger.find_changes(ChangeQuery())] == [None, "four", None, "two"]
 
 
 def test_a_note_is_first_seen_when_created_and_keeps_that_when_moved_or_brought_back(ledger: Ledger) -> None:
@@ -189,7 +189,7 @@ def test_purging_a_note_forgets_its_bytes_under_every_name_and_no_others(ledger:
     assert ledger.purge("b.md") == 1
     assert ledger.blob(A) is None
     assert ledger.blob(C) == b"c"
-    assert ids(ledger.past(Past(path="b.md"))) == ["two"], "that something happened stays"
+    assert ids(ledger.find_changes(ChangeQuery(path="b.md"))) == ["two"], "that something happened stays"
 
 
 def test_purging_leaves_what_an_unfinished_change_needs(ledger: Ledger) -> None:
@@ -204,7 +204,7 @@ def test_trimming_by_days_forgets_old_changes_and_never_unfinished_ones(ledger: 
     done(ledger, change("one", step("a.md", None, C), at=0))
     done(ledger, change("two", step("a.md", C, B), at=5 * day))
     ledger.trim(keep_days=3, keep_bytes=1000, now=6 * day)
-    assert ids(ledger.past(Past())) == ["two"]
+    assert ids(ledger.find_changes(ChangeQuery())) == ["two"]
     assert ids(ledger.unfinished()) == ["zero"]
     assert ledger.blob(A) == b"a"
     assert ledger.blob(C) == b"c", "the later change still needs it"
@@ -217,7 +217,7 @@ def test_trimming_by_bytes_keeps_the_newest(ledger: Ledger) -> None:
         ledger.record(change(f"c{number}", step(f"{number}.md", None, version)), {version: text})
         ledger.close_change(f"c{number}", "done")
     ledger.trim(keep_days=1000, keep_bytes=350, now=2)
-    assert ids(ledger.past(Past())) == ["c9", "c8", "c7"]
+    assert ids(ledger.find_changes(ChangeQuery())) == ["c9", "c8", "c7"]
     assert ledger.blob(version_of(texts[0])) is None
     assert ledger.first_seen(["0.md"]) == {"0.md": 1}
 
@@ -229,19 +229,19 @@ def test_it_is_there_again_when_opened_again(tmp_path: Path) -> None:
     second = SqliteLedger.open(tmp_path)
     assert second.unfinished() == [ledger_change]
     second.close_change("one", "done")
-    assert ids(first.past(Past())) == ["one"]
+    assert ids(first.find_changes(ChangeQuery())) == ["one"]
     first.close()
     second.close()
 
 
-def test_the_pulse_tells_what_another_process_wrote(tmp_path: Path) -> None:
+def test_the_data_version_tells_what_another_process_wrote(tmp_path: Path) -> None:
     mine, theirs = SqliteLedger.open(tmp_path), SqliteLedger.open(tmp_path)
-    seen = [mine.pulse()]
+    seen = [mine.data_version()]
     for name in ("one", "two"):
         done(theirs, change(name, step("a.md", None, A)))
-        seen.append(mine.pulse())
+        seen.append(mine.data_version())
     assert len(set(seen)) == 3
-    assert mine.pulse() == seen[-1]
+    assert mine.data_version() == seen[-1]
     mine.close()
     theirs.close()
 
@@ -293,7 +293,7 @@ def test_many_threads_opening_and_recording_at_once_lose_nothing(tmp_path: Path)
     for thread in threads:
         thread.join()
     ledger = SqliteLedger.open(tmp_path)
-    assert len(ledger.past(Past(limit=100))) == 40
+    assert len(ledger.find_changes(ChangeQuery(limit=100))) == 40
     ledger.close()
 
 
@@ -303,5 +303,5 @@ def test_where_a_file_went_is_told_with_the_time_of_each_going(ledger: Ledger) -
     done(ledger, change("three", step("a.md", None, B), at=3.0))
     done(ledger, change("four", step("a.md", B, None), at=4.0))
     ledger.record(change("five", step("c.md", None, A, "b.md"), step("b.md", A, None), at=5.0), BLOBS)
-    assert ledger.departures("a.md") == [(2.0, "b.md"), (4.0, None)]
-    assert ledger.departures("b.md") == []
+    assert ledger.find_departures("a.md") == [(2.0, "b.md"), (4.0, None)]
+    assert ledger.find_departures("b.md") == []

@@ -51,7 +51,7 @@ def test_revoking_twice_is_told(registry: SqliteAccounts) -> None:
 
 @pytest.mark.slow
 def test_every_change_is_felt_in_another_process(registry: SqliteAccounts, tmp_path: Path) -> None:
-    felt = registry.pulse()
+    felt = registry.data_version()
     other = f"""
 import pathlib
 from notewright.accounts.base import Grant, Token
@@ -59,31 +59,31 @@ from notewright.accounts.sqlite import SqliteAccounts
 SqliteAccounts.open(pathlib.Path({str(tmp_path)!r})).add_token(Token("a", "b", Grant(), 1.0))
 """
     subprocess.run([sys.executable, "-c", other], check=True)
-    assert registry.pulse() != felt
+    assert registry.data_version() != felt
     assert [token.name for token in registry.tokens()] == ["a"]
 
 
 def test_the_use_of_a_token_changes_no_rule_in_any_process(registry: SqliteAccounts, tmp_path: Path) -> None:
     registry.add_token(PHONE)
     other = SqliteAccounts.open(tmp_path)
-    felt = registry.pulse(), other.pulse()
+    felt = registry.data_version(), other.data_version()
     for number, one in enumerate((registry, other), 1):
         one.record_use("d1", float(number))
         time.sleep(2 * POLL_SECONDS)
-        assert (registry.pulse(), other.pulse()) == felt
+        assert (registry.data_version(), other.data_version()) == felt
         assert [each.tokens()[0].used for each in (registry, other)] == [number, number]
     other.revoke("phone", 3.0)
     time.sleep(2 * POLL_SECONDS)
-    assert registry.pulse() != felt[0] and other.pulse() != felt[1]
+    assert registry.data_version() != felt[0] and other.data_version() != felt[1]
     other.close()
 
 
 def test_a_session_that_ended_has_ended_for_everybody_and_is_forgotten_in_the_end(
     registry: SqliteAccounts, tmp_path: Path
 ) -> None:
-    felt = registry.pulse()
+    felt = registry.data_version()
     registry.end_session("one", 100.0, 50.0)
-    assert registry.pulse() != felt, "streams that stay open are to notice"
+    assert registry.data_version() != felt, "streams that stay open are to notice"
     again = SqliteAccounts.open(tmp_path)
     assert again.has_session_ended("one") and not again.has_session_ended("two")
     again.end_session("two", 151.0, 50.0)
@@ -96,7 +96,7 @@ def test_a_session_that_ended_has_ended_for_everybody_and_is_forgotten_in_the_en
 def test_every_change_of_ones_own_is_felt_too(registry: SqliteAccounts, change: str) -> None:
     registry.add_token(PHONE)
     registry.put_record(WorkspaceRecord("x"))
-    felt = registry.pulse()
+    felt = registry.data_version()
     if change == "add_token":
         registry.add_token(Token("b", "d2", Grant(), 1.0))
     elif change == "revoke":
@@ -105,8 +105,8 @@ def test_every_change_of_ones_own_is_felt_too(registry: SqliteAccounts, change: 
         registry.put_record(WorkspaceRecord("y"))
     else:
         registry.drop_record("x")
-    assert registry.pulse() != felt
-    assert registry.pulse() == registry.pulse()
+    assert registry.data_version() != felt
+    assert registry.data_version() == registry.data_version()
 
 
 def test_a_workspace_keeps_its_place_when_it_is_changed(registry: SqliteAccounts) -> None:

@@ -26,7 +26,7 @@ from notewright.config.load import CommandLine, load
 from notewright.engine.changes.history import list_changes, undo
 from notewright.engine.library import new_token
 from notewright.engine.workspace import Workspace
-from notewright.ledger.base import Change, Past
+from notewright.ledger.base import Change, ChangeQuery
 
 SHARED = 6  # notes of each kind that everybody writes to
 WRITES = 0.2  # of all calls
@@ -346,13 +346,13 @@ def _signature(change: Change) -> tuple[str, str, str]:
 
 def _past(place: Path) -> list[Change]:
     with _opened(place) as ws:
-        return list_changes(ws, Past(limit=1_000_000))
+        return list_changes(ws, ChangeQuery(limit=1_000_000))
 
 
 def _taken_back(place: Path, before: dict[str, str]) -> Iterator[str]:
     """Each change undone, the newest first, leaves the folder as it was."""
     with _opened(place) as ws:
-        for change in list_changes(ws, Past(limit=1_000_000)):
+        for change in list_changes(ws, ChangeQuery(limit=1_000_000)):
             undo(ws, change.id)
     after = texts(place)
     for path in sorted(before.keys() | after.keys()):

@@ -37,7 +37,7 @@ from notewright.config.settings import SURFACES
 from notewright.engine.access import Access
 from notewright.engine.changes.history import list_changes
 from notewright.engine.workspace import Workspace
-from notewright.ledger.base import Past
+from notewright.ledger.base import ChangeQuery
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +65,7 @@ def twins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Guarded, G
         for one in (full, empty):  # the same is done in both, and what is hidden follows
             _do(one, "move", **{"from": "Tea", "to": "Green Tea"})
             _do(one, "move", **{"from": "Green Tea", "to": "Tea"})
-            one.names = [change.id for change in _garden(one).ledger.past(Past(limit=100))]
+            one.names = [change.id for change in _garden(one).ledger.find_changes(ChangeQuery(limit=100))]
             _date(one, sorted(plain))
         yield full, empty
 
@@ -275,9 +275,9 @@ def test_following_every_link_leads_to_nothing_hidden(server: Guarded) -> None:
 def test_no_change_that_is_hidden_can_be_looked_at_or_taken_back(server: Guarded) -> None:
     before = server.files()
     ws = next(ws for ws in server.site.library.workspaces() if ws.id == "garden")
-    whole = [change.id for change in list_changes(_unhidden(ws), Past(limit=100))]
+    whole = [change.id for change in list_changes(_unhidden(ws), ChangeQuery(limit=100))]
     guest = _unhidden(ws, hide=("Private/**", "Hidden/**"))
-    hidden = set(whole) - {change.id for change in list_changes(guest, Past(limit=100))}
+    hidden = set(whole) - {change.id for change in list_changes(guest, ChangeQuery(limit=100))}
     assert len(hidden) > 3
     for change in whole:
         page, api = f"/w/garden/changes/{change}", f"/api/v1/workspaces/garden/changes/{change}"
@@ -368,7 +368,7 @@ def _renamed_and_back(server: Guarded) -> list[str]:
 
     def call(tool: str, surface: str = "notes", **args: Any) -> None:
         answers.append(server.call("guest", surface, tool, args))
-        newest = [change.id for change in _garden(server).ledger.past(Past(limit=20))]
+        newest = [change.id for change in _garden(server).ledger.find_changes(ChangeQuery(limit=20))]
         server.names = list(dict.fromkeys([*server.names, *newest]))
 
     for dry in (True, False):
@@ -377,7 +377,7 @@ def _renamed_and_back(server: Guarded) -> list[str]:
     call("rename_note", "obsidian", old_name="Map", new_name="Chart")
     call("delete_note", "obsidian", name="List", dry_run=True)
     call("delete_note", "obsidian", name="List")
-    changes = [change.id for change in _garden(server).ledger.past(Past(limit=3))]
+    changes = [change.id for change in _garden(server).ledger.find_changes(ChangeQuery(limit=3))]
     for change in changes:
         for path in (f"{api}/{change}", f"{page}/{change}", f"{page}/{change}/undo"):
             answers.append(server.ask("GET", path, {**HTML, **server.bearer("guest")}))

@@ -16,7 +16,7 @@ from tests.server.watched import eventually
 
 from notewright.config.settings import SURFACES
 from notewright.engine.changes.history import list_changes
-from notewright.ledger.base import Past
+from notewright.ledger.base import ChangeQuery
 from notewright.server.listen.bounded_protocol import ConnectionLimits
 
 pytestmark = pytest.mark.slow
@@ -233,7 +233,7 @@ def test_who_calls_themselves_by_a_book_is_known_by_its_first_words(server: Guar
     done = server.ask("POST", "/mcp/notes", {**sent, **more}, json.dumps(write).encode())
     assert not done.json()["result"]["isError"], done.text
     ws = next(ws for ws in server.site.library.workspaces() if ws.id == "garden")
-    assert 0 < len(list_changes(ws, Past(limit=1))[0].actor.client) <= 200
+    assert 0 < len(list_changes(ws, ChangeQuery(limit=1))[0].actor.client) <= 200
 
 
 # ---- slow and many ------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from tests.server.lines import ENVELOPE
 from tests.server.watched import eventually
 
 from notewright.engine.changes.history import list_changes
-from notewright.ledger.base import Past
+from notewright.ledger.base import ChangeQuery
 from notewright.server.auth.browser_session import BrowserSessions
 
 pytestmark = pytest.mark.slow
@@ -78,7 +78,7 @@ def refused(answer: Mapping[str, Any]) -> bool:
 
 
 def changes(server: Guarded) -> int:
-    return sum(len(list_changes(ws, Past(limit=1000))) for ws in server.site.library.workspaces())
+    return sum(len(list_changes(ws, ChangeQuery(limit=1000))) for ws in server.site.library.workspaces())
 
 
 def test_every_tool_that_writes_is_tried() -> None:

@@ -26,7 +26,7 @@ from notewright.engine.read import read
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import create, edit_note, new_path
 from notewright.errors import Busy, Conflict, Exists, Forbidden, NotFound, Problem, Unavailable
-from notewright.ledger.base import Past
+from notewright.ledger.base import ChangeQuery
 from notewright.notes.edits.edit import Append
 from notewright.notes.path import NotePath
 from notewright.stores.base import Stored, Swap, version_of
@@ -333,7 +333,7 @@ def rename_killed(bucket: Bucket, tmp_path: Path, killed_before: Iterable[int]) 
         ran = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True)
         assert ran.returncode == -9, ran.stderr
         ws = open_on(bucket.open(proxied=False), tmp_path / "state")
-        done = [change.id for change in list_changes(ws, Past(limit=1)) if not change.undoes]
+        done = [change.id for change in list_changes(ws, ChangeQuery(limit=1)) if not change.undoes]
         check(ws, as_renamed(notes) if done else notes)
         assert len(bucket.keys()) == len(notes)
         if done:
@@ -431,7 +431,7 @@ def test_edits_that_wait_for_one_note_go_out_together_where_it_takes_one_write_a
     assert time.monotonic() - began < 10 and told == [True] * 20
     assert sorted(bucket.get("a.md").split()) == sorted(f"line-{c}-{n}.".encode() for c in range(5) for n in range(4))
     assert min(later - sooner for sooner, later in itertools.pairwise(sent)) > 0.8
-    past = ws.ledger.past(Past(limit=100))
+    past = ws.ledger.find_changes(ChangeQuery(limit=100))
     assert len(past) == 20 and ws.ledger.unfinished() == []
     undo(ws, past[0].id)
     assert len(bucket.get("a.md").split()) == 19

@@ -14,7 +14,7 @@ from notewright import errors
 from notewright.engine.changes.history import list_changes, undo
 from notewright.engine.library import Library
 from notewright.errors import Internal
-from notewright.ledger.base import Past
+from notewright.ledger.base import ChangeQuery
 from notewright.surfaces.base import Call, FailedCall, RpcError
 from notewright.surfaces.cairn.tools import SURFACE
 
@@ -329,7 +329,7 @@ def test_a_deleted_note_is_gone_and_can_be_brought_back(cairn: OpenDesk) -> None
     assert not (desk.root / "x/old.md").exists() and not (desk.root / ".trash").exists()
     assert desk.file("b") == "[[x/old]]"
     assert desk.refused("delete", path="x/old") == "not_found: Note 'x/old' does not exist"
-    change = list_changes(desk.ws, Past())[0]
+    change = list_changes(desk.ws, ChangeQuery())[0]
     assert (change.actor.surface, change.summary) == ("cairn", "deleted x/old.md")
     undo(desk.ws, change.id)
     assert desk.file("x/old") == "text"
@@ -357,7 +357,7 @@ def test_a_day_is_begun_and_added_to_in_one_change(cairn: OpenDesk) -> None:
     said = desk.said("daily", op="append", date="2026-02-24", content="- one [[x]]")
     assert said == '{"path":"daily/2026-02-24","op":"append","bytes_added":11}'
     assert desk.stored_body("daily/2026-02-24") == "\n- one [[x]]"
-    assert len(list_changes(desk.ws, Past())) == 1
+    assert len(list_changes(desk.ws, ChangeQuery())) == 1
     assert desk.json("daily", op="append", date="2026-02-24", content="## S\n")["bytes_added"] == 6
     desk.json("daily", op="append_section", date="2026-02-24", section="S", content="- b")
     desk.json("daily", op="prepend_section", date="2026-02-24", section="S", content="- a")

@@ -13,7 +13,7 @@ from notewright.engine.access import Access
 from notewright.engine.changes.history import list_changes, undo
 from notewright.engine.library import Library
 from notewright.engine.write import change_path, delete
-from notewright.ledger.base import Actor, Past
+from notewright.ledger.base import Actor, ChangeQuery
 from notewright.notes.path import NotePath
 from notewright.surfaces.base import Call, Cancelled
 from notewright.surfaces.cairn.tools import SURFACE
@@ -137,7 +137,7 @@ def test_without_its_history_a_dangling_link_is_known_by_what_is_written(cairn: 
     desk = cairn({"old": "---\naliases: [JW]\n---\n", "a": "[[JW]] [[old]]"})
     desk.json("delete", path="old")
     desk.ws.follower.wait(30)
-    desk.ws.ledger.trim(keep_days=0, keep_bytes=0, now=list_changes(desk.ws, Past())[0].at + 1)
+    desk.ws.ledger.trim(keep_days=0, keep_bytes=0, now=list_changes(desk.ws, ChangeQuery())[0].at + 1)
     assert ends(desk, "outgoing", path="a") == ["JW", "old"]
     assert ends(desk, "incoming", path="old") == ["a"]
 
@@ -146,7 +146,7 @@ def test_a_deleted_note_that_is_brought_back_is_linked_to_again(cairn: OpenDesk)
     desk = cairn({"old": "---\naliases: [JW]\n---\n", "a": "[[JW]]"})
     desk.json("delete", path="old")
     assert ends(desk, "outgoing", path="a") == ["old"]
-    undo(desk.ws, list_changes(desk.ws, Past())[0].id)
+    undo(desk.ws, list_changes(desk.ws, ChangeQuery())[0].id)
     assert ends(desk, "outgoing", path="a") == ["old"]
     assert desk.shown(path="old")["backlinks"] == "[a]"
 

@@ -17,7 +17,7 @@ from notewright.engine.indexing.indexer import Indexer
 from notewright.engine.workspace import Limits
 from notewright.engine.write import create
 from notewright.errors import Conflict
-from notewright.ledger.base import Past
+from notewright.ledger.base import ChangeQuery
 from notewright.locks import FileLocks
 from notewright.notes.path import NotePath
 from notewright.surfaces import base
@@ -418,7 +418,7 @@ def test_a_deletion_with_its_marks_is_one_change_that_can_be_undone(vault: OpenV
     v = vault({"A": "[[B]]", "B": "x"})
     before = v.files()
     v.told("delete_note", name="B")
-    (change,) = list_changes(v.ws, Past())
+    (change,) = list_changes(v.ws, ChangeQuery())
     assert (change.actor.client, change.actor.tool) == ("test", "delete_note")
     undo(v.ws, change.id)
     assert v.files() == before

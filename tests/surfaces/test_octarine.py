@@ -21,7 +21,7 @@ from notewright.config.octarine import Octarine
 from notewright.engine.changes.history import list_changes, undo
 from notewright.engine.library import Library
 from notewright.engine.workspace import Limits, Workspace
-from notewright.ledger.base import Actor, Past
+from notewright.ledger.base import Actor, ChangeQuery
 from notewright.surfaces.base import Answer, Call, RpcError, Surface
 from notewright.surfaces.octarine.tools import surface
 from notewright.surfaces.perform import perform
@@ -398,7 +398,7 @@ def test_writers_at_once_lose_nothing(desk: Desk, work: Path) -> None:
 
 def test_an_update_with_its_copy_is_taken_back_as_one(desk: Desk, work: Path) -> None:
     backup = desk.data(WRITE, workspace="Work", note_path="README.md", content="new")["backup"]
-    (change,) = list_changes(desk.workspaces[0], Past())
+    (change,) = list_changes(desk.workspaces[0], ChangeQuery())
     undo(desk.workspaces[0], change.id)
     assert (work / "README.md").read_text() == "# Work\n" and not (work / backup).exists()
 

@@ -20,7 +20,7 @@ from notewright.engine.changes.history import list_changes, undo
 from notewright.engine.indexing.large_notes import wait_for_texts
 from notewright.engine.library import Library
 from notewright.engine.workspace import Limits, Workspace
-from notewright.ledger.base import Actor, Past
+from notewright.ledger.base import Actor, ChangeQuery
 from notewright.surfaces.base import Answer, Call, RpcError, Surface
 from notewright.surfaces.perform import perform
 from notewright.surfaces.second_brain.tools import surface
@@ -358,7 +358,7 @@ def test_a_long_text_is_not_repeated_whole(still: Brain) -> None:
 
 def test_every_change_can_be_taken_back(brain: Brain, root: Path) -> None:
     brain("edit", path="projects/launch/plan.md", old_str="TBD", new_str="now", new_path="plan.md")
-    (change,) = list_changes(brain.ws, Past())
+    (change,) = list_changes(brain.ws, ChangeQuery())
     undo(brain.ws, change.id)
     assert (root / "projects/launch/plan.md").read_text() == FILES["projects/launch/plan.md"]
 
@@ -727,7 +727,7 @@ def test_nothing_is_laid_out_elsewhere(tmp_path: Path, files: dict[str, str], se
 
 def test_laying_out_can_be_taken_back(tmp_path: Path) -> None:
     ws = opened(tmp_path, bootstrap="para")
-    (change,) = list_changes(ws, Past())
+    (change,) = list_changes(ws, ChangeQuery())
     undo(ws, change.id)
     close_workspace(ws)
     assert files_in(tmp_path) == []

@@ -1,6 +1,6 @@
 """The registry of a whole server, beside the ledgers of its workspaces: tokens, and the owner's changes to workspaces.
 
-Everything here is small and read on every request, so it is cheap to ask whether anything changed (`pulse`).
+Everything here is small and read on every request, so it is cheap to ask whether anything changed (`data_version`).
 """
 
 from collections.abc import Mapping
@@ -72,7 +72,7 @@ class WorkspaceRecord:
 class Accounts(Protocol):
     """The registry. Any thread may call; several processes may share one. A write is durable when it returns."""
 
-    def pulse(self) -> int:
+    def data_version(self) -> int:
         """A number that is another after every change of tokens or workspaces: at once for our own changes, within some
         milliseconds for those of other processes. Recording a use does not count. Costs next to nothing."""
 

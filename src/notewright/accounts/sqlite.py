@@ -80,7 +80,7 @@ class SqliteAccounts:
             self._db.close()
             self._reader.close()
 
-    def pulse(self) -> int:
+    def data_version(self) -> int:
         now = time.monotonic()
         if now - self._polled_at > POLL_SECONDS:  # threads that all ask at once would wait for each other
             with self._read_lock, words("the registry"):

@@ -12,7 +12,7 @@ from notewright.engine.changes.history import list_changes as past_changes
 from notewright.engine.changes.history import undo_since as undo_changes_since
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid
-from notewright.ledger.base import Past
+from notewright.ledger.base import ChangeQuery
 from notewright.surfaces.arguments import since_time
 
 DIFF_LINES = 2000
@@ -40,7 +40,7 @@ _FILTERS = takes(
 def list_changes(request: ApiRequest) -> dict[str, Any]:
     ws, query = request.workspace(), request.query
     page = CursorPage.from_request(request, 50, now=time.time())
-    past = Past(
+    past = ChangeQuery(
         path=query.get("path"),
         since=since_time(query["since"], ws.timezone) if "since" in query else None,
         until=page.until,

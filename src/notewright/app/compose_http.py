@@ -234,9 +234,9 @@ class Site:
         looked_at = None
         while self._hosts is None:
             try:
-                if (pulse := self.registry.pulse()) != looked_at and self.is_live:
+                if (data_version := self.registry.data_version()) != looked_at and self.is_live:
                     return None if self.turned_live is None else await self.turned_live()
-                looked_at = pulse
+                looked_at = data_version
             except Exception:
                 log.exception("a live workspace that was added cannot be served yet")
             await asyncio.sleep(LOOK_SECONDS)

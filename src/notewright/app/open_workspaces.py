@@ -49,7 +49,7 @@ class OpenWorkspaces(Library):
         self._leaving: list[Workspace] = []  # no longer served
         self._complained: dict[str, str] = {}  # what was said of those that cannot be opened
         self._shelf: Sequence[Workspace] = ()
-        self._pulse: int | None = None
+        self._data_version: int | None = None
         self._try_again = math.inf  # when what could not be opened is tried again
         with self._lock:
             self._follow(strict=True)
@@ -69,7 +69,7 @@ class OpenWorkspaces(Library):
 
     def _is_behind(self) -> bool:
         registry = self._owners()
-        changed = registry is not None and registry.pulse() != self._pulse
+        changed = registry is not None and registry.data_version() != self._data_version
         return changed or time.monotonic() >= self._try_again
 
     def _owners(self) -> Accounts | None:
@@ -83,14 +83,14 @@ class OpenWorkspaces(Library):
     def _follow(self, *, strict: bool = False) -> None:
         """Open what is new, change what is there, let go of what is gone. Nobody who asks meanwhile is told the old."""
         registry = self._owners()
-        pulse = registry.pulse() if registry is not None else None
+        data_version = registry.data_version() if registry is not None else None
         asked = effective_workspaces(self._config, registry, added=self._registry is not None)
         shelf = [ws for one in asked if (ws := self._opened(one, strict)) is not None]
         named = {ws.store.identity for ws in shelf}
         gone = [location for location, ws in self._open.items() if ws.store.identity not in named]
         closing = [self._open.pop(location) for location in gone]
         self._try_again = math.inf if len(shelf) == len(asked) else time.monotonic() + AGAIN_SECONDS
-        self._shelf, self._pulse = tuple(shelf), pulse
+        self._shelf, self._data_version = tuple(shelf), data_version
         if closing:  # calls that are under way still use them
             self._leaving += closing
             later = threading.Timer(CALL_SECONDS, self._let_go, [closing])

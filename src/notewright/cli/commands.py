@@ -17,7 +17,7 @@ from notewright.cli.arguments import choose_workspace, parse_moment
 from notewright.engine.indexing.difference import IdleFollower
 from notewright.errors import Indexing, NotFound, Unavailable
 from notewright.lazy_dataclass import replace
-from notewright.ledger.base import Actor, Past
+from notewright.ledger.base import Actor, ChangeQuery
 from notewright.notes.path import NotePath
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def log(args: argparse.Namespace) -> None:
         if args.forget and path is not None:
             printing.print_forgotten(path, purge(ws, path), args)
             return
-        asked = Past(path=path, since=_since(ws, args), client=args.client, limit=args.limit + 1)
+        asked = ChangeQuery(path=path, since=_since(ws, args), client=args.client, limit=args.limit + 1)
         printing.print_changes(list_changes(ws, asked), ws, args)
 
 
@@ -206,7 +206,7 @@ def _whole_id(ws: Workspace, raw: str) -> str:
     """A change by its id or the beginning of one."""
     from notewright.engine.changes.history import list_changes
 
-    begins = [change.id for change in list_changes(ws, Past(limit=1000)) if change.id.startswith(raw)]
+    begins = [change.id for change in list_changes(ws, ChangeQuery(limit=1000)) if change.id.startswith(raw)]
     return begins[0] if len(begins) == 1 else raw
 
 

@@ -10,7 +10,7 @@ from notewright.engine.indexing import before_index, ready
 from notewright.engine.workspace import Workspace
 from notewright.errors import Ambiguous, Invalid, NotFound, Problem
 from notewright.index.base import Filed, PathGlob, Selection
-from notewright.ledger.base import Past
+from notewright.ledger.base import ChangeQuery
 from notewright.notes.glob import glob_literals, glob_name_start
 from notewright.notes.links.resolve import link_key
 from notewright.notes.model import Note
@@ -352,7 +352,7 @@ def former_names(ws: Workspace, raw: str) -> NotePath | None:
     """The file or folder these words meant lately, though nothing is there now: the last change of it tells."""
     wanted = raw.strip().strip("/")
     keys = {path_key(wanted), path_key(with_md(wanted))}
-    for change in ws.ledger.past(Past(limit=_RECENT)):
+    for change in ws.ledger.find_changes(ChangeQuery(limit=_RECENT)):
         for step in change.steps:
             key = path_key(step.path)
             if ws.access.sees(step.path) and any(key == one or key.endswith("/" + one) for one in keys):
@@ -362,7 +362,7 @@ def former_names(ws: Workspace, raw: str) -> NotePath | None:
 
 def text_of_version(ws: Workspace, path: NotePath, version: str) -> str | None:
     """The text a version had, if the history still holds it."""
-    data = ws.ledger.kept(path, version)
+    data = ws.ledger.find_blob(path, version)
     return None if data is None else data.decode(errors="replace")
 
 

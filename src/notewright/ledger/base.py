@@ -65,7 +65,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class ChangeQuery:
     """Which changes are asked for; newest first."""
 
     path: str | None = None  # of a file, or of a folder and everything in it
@@ -96,7 +96,7 @@ class Ledger(Protocol):
         Need not be durable at once: a change closed twice is closed once.
         """
 
-    def pulse(self) -> int:
+    def data_version(self) -> int:
         """Another number after anything was written, whoever wrote it. Costs next to nothing."""
 
     def unfinished(self) -> list[Change]:
@@ -104,18 +104,18 @@ class Ledger(Protocol):
 
     def change(self, change_id: str) -> Change | None: ...
 
-    def past(self, asked: Past) -> list[Change]:
+    def find_changes(self, asked: ChangeQuery) -> list[Change]:
         """Changes that are done, newest first."""
 
     def blob(self, version: str) -> bytes | None: ...
 
-    def wrote(self, path: str, version: str) -> bool:
+    def has_written(self, path: str, version: str) -> bool:
         """Did a change set of ours leave exactly this at this path?"""
 
-    def kept(self, path: str, prefix: str) -> bytes | None:
+    def find_blob(self, path: str, prefix: str) -> bytes | None:
         """The bytes a path once had whose SHA-256 begins so, if they are kept and it is the only one."""
 
-    def departures(self, path: str) -> list[tuple[float, NotePath | None]]:
+    def find_departures(self, path: str) -> list[tuple[float, NotePath | None]]:
         """When the file of this path was moved or deleted through us, and where to (None: nowhere); oldest first."""
 
     def first_seen(self, paths: Iterable[str]) -> dict[str, float]:

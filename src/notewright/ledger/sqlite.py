@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 
 from notewright.errors import Problem
-from notewright.ledger.base import Actor, Change, Past, State, Step, no_op
+from notewright.ledger.base import Actor, Change, ChangeQuery, State, Step, no_op
 from notewright.notes.path import NotePath
 from notewright.sqlite_file import open_file, set_up, words
 
@@ -158,7 +158,7 @@ class SqliteLedger:
 
     # What happened
 
-    def pulse(self) -> int:
+    def data_version(self) -> int:
         with self._alone, words("the history"):
             return self._own + int(self._db.execute("pragma data_version").get)
 
@@ -171,7 +171,7 @@ class SqliteLedger:
         found = self._changes("where id = ?", (change_id,))
         return found[0] if found else None
 
-    def past(self, asked: Past) -> list[Change]:
+    def find_changes(self, asked: ChangeQuery) -> list[Change]:
         conditions: dict[str, tuple[Any, ...]] = {"state = 'done'": ()}
         if asked.path is not None:
             inside = (asked.path, asked.path + "/", asked.path + "0")  # "0" is the character after "/"
@@ -204,18 +204,18 @@ class SqliteLedger:
         found = self._one("select data from blob where version = ?", version)
         return None if found is None else bytes(found)
 
-    def wrote(self, path: str, version: str) -> bool:
+    def has_written(self, path: str, version: str) -> bool:
         if version in self._left.get(path, ()):
             return True
         return self._one("select 1 from step where path = ? and after = ? limit 1", path, version) is not None
 
-    def kept(self, path: str, prefix: str) -> bytes | None:
+    def find_blob(self, path: str, prefix: str) -> bytes | None:
         versions = _versions("path = :path")
         question = f"select data from blob where version in ({versions}) and substr(version, 1, length(:head)) = :head"
         found = self._rows(f"{question} limit 2", {"path": path, "head": prefix.lower()})
         return bytes(found[0][0]) if len(found) == 1 else None
 
-    def departures(self, path: str) -> list[tuple[float, NotePath | None]]:
+    def find_departures(self, path: str) -> list[tuple[float, NotePath | None]]:
         rows = self._rows(
             """select c.at, t.path from step s join change c on c.seq = s.change
             left join step t on t.change = s.change and t.source = s.path

@@ -136,7 +136,7 @@ class ActivityFeed:
         return answer
 
     async def _start_response(self, page: OpenPage) -> Response:
-        rules = self._registry.pulse()  # before anything is waited for: they were let in by these
+        rules = self._registry.data_version()  # before anything is waited for: they were let in by these
         try:
             first_events = await self._workers.run(page.collect_events)  # what happened since the page was made
         except Problem as problem:
@@ -158,7 +158,7 @@ class ActivityFeed:
             while time.monotonic() < end:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(page.woken.wait(), HEARTBEAT_SECONDS)
-                if self._closed or self._registry.pulse() != rules:
+                if self._closed or self._registry.data_version() != rules:
                     return  # somebody may have lost a right: whoever still has it comes again
                 has_news = page.woken.is_set()
                 page.woken.clear()
@@ -182,5 +182,5 @@ class ActivityFeed:
             await asyncio.sleep(POLL_SECONDS)
 
     def _write_counters(self) -> dict[str, int]:
-        pulses = {ws.id: ws.ledger.pulse() for ws in self._library.workspaces()}
-        return pulses | {"": self._registry.pulse()}
+        versions = {ws.id: ws.ledger.data_version() for ws in self._library.workspaces()}
+        return versions | {"": self._registry.data_version()}

@@ -18,7 +18,7 @@ from notewright.engine.changes.plan import Plan, Put
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import overwrite
 from notewright.errors import Conflict, Exists, Forbidden, Internal, NoSpace, NotFound, NotText
-from notewright.ledger.base import Change, Past, Step
+from notewright.ledger.base import Change, ChangeQuery, Step
 from notewright.ledger.sqlite import SqliteLedger
 from notewright.notes.path import NotePath
 from notewright.stores.base import Stored, version_of
@@ -76,7 +76,7 @@ def test_a_commit_writes_creates_deletes_and_is_in_the_history() -> None:
     done = commit(ws, Plan((put(ws, "A.md", "a2\n"), drop(ws, "B.md"), put(ws, "C.md", "c\n")), "three things"))
     assert texts(ws) == {"A.md": "a2\n", "C.md": "c\n"}
     assert done.versions == {A: version_of(b"a2\n"), B: None, C: version_of(b"c\n")}
-    (change,) = ws.ledger.past(Past())
+    (change,) = ws.ledger.find_changes(ChangeQuery())
     assert (change.id, change.summary, change.actor.client) == (done.id, "three things", "desk")
     assert [step.path for step in change.steps] == ["C.md", "A.md", "B.md"], "creates, writes, deletes"
     assert cast(NoIndex, ws.index).told == ["C.md", "A.md", "B.md"]
@@ -99,7 +99,7 @@ def test_a_file_that_is_not_as_it_was_seen_refuses_the_whole_plan(seen: bool) ->
         commit(ws, Plan((put(ws, "B.md", "b\n"), Put(A, b"mine\n", old)), ""))
     assert refused.value.details["path"] == "A.md"
     assert texts(ws) == {"A.md": "a\n"}
-    assert ws.ledger.past(Past()) == [] == ws.ledger.unfinished()
+    assert ws.ledger.find_changes(ChangeQuery()) == [] == ws.ledger.unfinished()
 
 
 def test_what_is_so_already_is_no_change() -> None:
@@ -108,7 +108,7 @@ def test_what_is_so_already_is_no_change() -> None:
     done = commit(ws, Plan((put(ws, "A.md", "a\n"),), ""))
     assert done.id is None
     assert done.versions == {A: version_of(b"a\n")}
-    assert ws.ledger.past(Past()) == []
+    assert ws.ledger.find_changes(ChangeQuery()) == []
 
 
 def test_a_plan_that_names_a_file_twice_is_refused() -> None:
@@ -161,7 +161,7 @@ def test_an_editor_that_saves_the_same_place_while_we_apply_takes_the_whole_chan
     with pytest.raises(Conflict):
         commit(ws, rename(ws))
     assert texts(ws) == {**RENAME, "L2.md": "nothing to see\n"}
-    assert ws.ledger.past(Past()) == [] == ws.ledger.unfinished()
+    assert ws.ledger.find_changes(ChangeQuery()) == [] == ws.ledger.unfinished()
 
 
 def test_a_note_edited_while_it_is_moved_away_stays_with_the_edit() -> None:
@@ -181,7 +181,7 @@ def test_where_neither_way_is_open_nothing_more_is_deleted_and_no_bytes_are_lost
     both = {"New.md": "edited under its new name\n", "Old.md": "edited under its old name\n"}
     assert texts(ws) == {**RENAMED, **both}
     assert done.kept == ("Old.md",)
-    assert "Old.md" not in [step.path for step in ws.ledger.past(Past())[0].steps]
+    assert "Old.md" not in [step.path for step in ws.ledger.find_changes(ChangeQuery())[0].steps]
 
 
 @pytest.mark.parametrize("what", ["staged", "write", "written", "delete", "deleted", "settle", "settled"])
@@ -190,7 +190,7 @@ def test_the_next_process_finishes_a_rename_killed_anywhere_after_it_was_recorde
     ws = killed(RENAME, (what, path), rename)
     recover(ws)
     assert texts(ws) == RENAMED
-    assert [change.summary for change in ws.ledger.past(Past())] == ["moved Old.md to New.md"]
+    assert [change.summary for change in ws.ledger.find_changes(ChangeQuery())] == ["moved Old.md to New.md"]
     assert ws.ledger.unfinished() == []
     assert cast(MemoryStore, ws.store).disk.beside == {}
 
@@ -199,7 +199,7 @@ def test_a_commit_first_finishes_what_a_dead_process_left() -> None:
     ws = killed(RENAME, ("written", "L1.md"), rename)
     commit(ws, Plan((put(ws, "X.md", "x\n"),), "later"))
     assert texts(ws) == {**RENAMED, "X.md": "x\n"}
-    assert [change.summary for change in ws.ledger.past(Past())] == ["later", "moved Old.md to New.md"]
+    assert [change.summary for change in ws.ledger.find_changes(ChangeQuery())] == ["later", "moved Old.md to New.md"]
 
 
 def test_recovery_merges_what_an_editor_saved_meanwhile() -> None:
@@ -214,7 +214,7 @@ def test_recovery_takes_everything_back_where_an_editor_wrote_to_the_same_place(
     write(ws, L1="see [[New]]\nand more\n", L2="other words\n")
     recover(ws)
     assert texts(ws) == {**RENAME, "L1.md": "see [[Old]]\nand more\n", "L2.md": "other words\n"}
-    assert ws.ledger.past(Past()) == []
+    assert ws.ledger.find_changes(ChangeQuery()) == []
 
 
 def test_a_note_that_somebody_made_under_the_new_name_is_left_alone() -> None:
@@ -229,7 +229,7 @@ def test_an_append_that_was_written_and_then_edited_is_still_in_the_history() ->
     write(ws, A="a\nours\ntheirs\n")
     recover(ws)
     assert texts(ws) == {"A.md": "a\nours\ntheirs\n"}
-    assert [change.summary for change in ws.ledger.past(Past())] == ["appended"]
+    assert [change.summary for change in ws.ledger.find_changes(ChangeQuery())] == ["appended"]
 
 
 def test_a_file_that_may_not_be_written_takes_the_whole_change_back() -> None:
@@ -273,14 +273,14 @@ def test_an_edit_changes_the_text_and_tells_both() -> None:
     write(ws, A="a\r\n")
     edited = edit(ws, A, lambda text: text + "b\r\n", summary="appended")
     assert (edited.before, edited.after, edited.version) == ("a\r\n", "a\r\nb\r\n", version(ws, "A.md"))
-    assert [change.id for change in ws.ledger.past(Past())] == [edited.change_id]
+    assert [change.id for change in ws.ledger.find_changes(ChangeQuery())] == [edited.change_id]
 
 
 def test_an_edit_that_changes_nothing_is_no_change() -> None:
     ws = desk()
     write(ws, A="a\n")
     assert edit(ws, A, str, summary="").change_id is None
-    assert ws.ledger.past(Past()) == []
+    assert ws.ledger.find_changes(ChangeQuery()) == []
 
 
 def test_an_edit_of_what_is_not_text_or_not_there_is_refused() -> None:
@@ -308,7 +308,7 @@ def test_an_edit_interrupted_by_an_editor_is_applied_to_the_new_text() -> None:
     ws = interrupted({"A.md": "a\n"}, ("write", "A.md"), lambda store: store.put("A.md", b"theirs\n"))
     edit(ws, A, lambda text: text + "ours\n", summary="")
     assert texts(ws) == {"A.md": "theirs\nours\n"}
-    assert len(ws.ledger.past(Past())) == 1
+    assert len(ws.ledger.find_changes(ChangeQuery())) == 1
 
 
 def test_a_plan_made_anew_is_made_of_what_is_there_now() -> None:
@@ -355,7 +355,7 @@ def test_who_listens_is_told_of_what_a_dead_process_had_begun() -> None:
     left = killed(RENAME, ("write", "L1.md"), lambda ws: renaming(ws, "Old.md", "New.md"))
     ws = desk(left.store, left.ledger, heard=lambda ws, change: heard.append(change))
     recover(ws)
-    assert [change.id for change in heard] == [change.id for change in ws.ledger.past(Past())]
+    assert [change.id for change in heard] == [change.id for change in ws.ledger.find_changes(ChangeQuery())]
     recover(ws)
     assert len(heard) == 1
 

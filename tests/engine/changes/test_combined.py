@@ -14,7 +14,7 @@ from notewright.engine.changes.commit import edit_together, recover
 from notewright.engine.changes.history import undo
 from notewright.engine.workspace import Workspace
 from notewright.errors import Conflict, NoSpace, NotFound, Problem, Unavailable
-from notewright.ledger.base import Ledger, Past
+from notewright.ledger.base import ChangeQuery, Ledger
 from notewright.ledger.sqlite import SqliteLedger
 from notewright.notes.path import NotePath
 from notewright.stores.base import version_of
@@ -67,7 +67,7 @@ def test_they_are_one_write_and_each_is_in_the_history_with_its_own_undo() -> No
     done = [one.result() for one in edits]
     assert [one.before for one in done] == [FIRST, *(one.after for one in done[:-1])]
     assert [one.version for one in done] == [version_of(one.after.encode()) for one in done]
-    past = ws.ledger.past(Past())[::-1]
+    past = ws.ledger.find_changes(ChangeQuery())[::-1]
     assert [change.id for change in past] == [one.change_id for one in done]
     assert [change.actor.user for change in past] == ["ann", "ann", "ann", "bob"]
     assert [change.summary for change in past] == ["one to first", "first to 1", "three to third\nfour", "third to 3"]
@@ -81,7 +81,7 @@ def test_one_that_cannot_be_made_or_changes_nothing_is_answered_by_itself() -> N
     stale = replacing(ws, "two", "2", seen="0" * 64, again=False)
     edits = [replacing(ws, "one", "1"), wrong, same, stale, replacing(ws, "1", "I")]
     together(edits)
-    assert texts(ws)[TEA] == "I two three\n" and len(ws.ledger.past(Past())) == 2
+    assert texts(ws)[TEA] == "I two three\n" and len(ws.ledger.find_changes(ChangeQuery())) == 2
     assert same.result().change_id is None and same.result().after == "1 two three\n"
     for one, problem in ((wrong, NotFound), (stale, Conflict)):
         with pytest.raises(problem):
@@ -160,7 +160,7 @@ def test_where_the_store_is_away_each_is_told_of_its_own_change() -> None:
         assert told[-1] in problem.value.hint
     assert told == unfinished[:4] and len(unfinished) == 5
     recover(ws)
-    assert texts(ws)[TEA] == f"{LAST}five\n" and len(ws.ledger.past(Past())) == 5
+    assert texts(ws)[TEA] == f"{LAST}five\n" and len(ws.ledger.find_changes(ChangeQuery())) == 5
 
 
 @pytest.mark.parametrize("keeps_ops", [False, True])
@@ -186,7 +186,7 @@ def test_a_process_that_dies_at_any_step_leaves_all_of_them_or_none(keeps_ops: b
             return
         next_one = process(disk, ledger, lambda what, path: None)
         recover(next_one)
-        past = [change.summary for change in ledger.past(Past())][::-1]
+        past = [change.summary for change in ledger.find_changes(ChangeQuery())][::-1]
         assert ledger.unfinished() == []
         begun = [FIRST]
         for one in edits[: len(past)]:
@@ -230,7 +230,9 @@ def test_what_the_ledger_cannot_close_is_a_row_that_the_next_process_finishes(st
     for one in edits[:stand]:
         text = one.change(text)
     assert texts(next_one)[TEA] == text and ledger.unfinished() == []
-    assert [change.summary for change in ledger.past(Past())][::-1] == [one.summary for one in edits[:stand]]
+    assert [change.summary for change in ledger.find_changes(ChangeQuery())][::-1] == [
+        one.summary for one in edits[:stand]
+    ]
 
 
 def process(disk: Disk, ledger: Ledger, step: Callable[[str, str], None]) -> Workspace:

@@ -13,7 +13,7 @@ from notewright.engine.changes.history import diff_change, list_changes, preview
 from notewright.engine.changes.plan import Plan, Put
 from notewright.engine.workspace import Workspace
 from notewright.errors import Conflict, Forbidden, NotFound
-from notewright.ledger.base import Actor, Past
+from notewright.ledger.base import Actor, ChangeQuery
 from notewright.notes.path import NotePath
 
 
@@ -67,7 +67,7 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing() -> None:
     assert shown.done is None
     assert shown.plan.steps == (Put(NotePath("A.md"), b"a\n", ws.store.read(NotePath("A.md"))),)
     assert texts(ws) == {"A.md": "a2\n"}
-    assert len(ws.ledger.past(Past())) == 1
+    assert len(ws.ledger.find_changes(ChangeQuery())) == 1
 
 
 def test_later_changes_elsewhere_in_the_note_stay() -> None:
@@ -204,7 +204,7 @@ def test_everything_of_one_client_since_a_time_is_taken_back_at_once() -> None:
     undone = undo_since(ws, 200.0, client="desk")
     assert texts(ws) == {"A.md": "a\nearly\nfrom the phone\n", "B.md": "b\n"}
     assert len(undone.changes) == 3
-    newest, *_, oldest = ws.ledger.past(Past())
+    newest, *_, oldest = ws.ledger.find_changes(ChangeQuery())
     assert set(newest.undoes) == {change.id for change in undone.changes}
     assert oldest.id == early and oldest.undone_by is None
     assert newest.id
@@ -239,8 +239,8 @@ def test_the_past_of_a_note_follows_its_moves() -> None:
     moved = move(ws, "Old.md", "New.md")
     did(ws, put(ws, "Old.md", "another note of that name\n"))
     last = append(ws, "New.md", "two")
-    assert [change.id for change in list_changes(ws, Past(path="New.md"))] == [last, moved, first]
-    assert [change.id for change in list_changes(ws, Past(path="New.md", limit=1, offset=1))] == [moved]
+    assert [change.id for change in list_changes(ws, ChangeQuery(path="New.md"))] == [last, moved, first]
+    assert [change.id for change in list_changes(ws, ChangeQuery(path="New.md", limit=1, offset=1))] == [moved]
 
 
 def test_hidden_notes_are_absent_from_the_past_and_out_of_reach_of_undo() -> None:
@@ -250,7 +250,7 @@ def test_hidden_notes_are_absent_from_the_past_and_out_of_reach_of_undo() -> Non
     secret = did(ws, put(ws, "Private/P.md", "[[Old]] secret\n"), summary="edited Private/P.md")
     moved = move(ws, "Old.md", "New.md")
     guest = replace(ws, access=Access(hide=("Private/**",)))
-    (seen,) = list_changes(guest, Past())
+    (seen,) = list_changes(guest, ChangeQuery())
     assert [step.path for step in seen.steps] == ["New.md", "L.md", "Old.md"]
     with pytest.raises(NotFound):
         undo(guest, secret)
@@ -265,9 +265,11 @@ def test_the_past_of_a_hidden_note_is_that_of_one_that_never_was() -> None:
     write(ws, Old="note\n")
     move(ws, "Old.md", "New.md")  # rewrites links of the hidden
     guest = replace(ws, access=Access(hide=("Private/**", "**/Secret.md")))
-    assert len(list_changes(ws, Past(path="Private/P.md"))) == len(list_changes(ws, Past(path="Open"))) == 1
+    assert (
+        len(list_changes(ws, ChangeQuery(path="Private/P.md"))) == len(list_changes(ws, ChangeQuery(path="Open"))) == 1
+    )
     for path in ("Private/P.md", "Private", "Open/Secret.md", "Open", "Private/Nothing.md"):
-        assert list_changes(guest, Past(path=path)) == [], path
+        assert list_changes(guest, ChangeQuery(path=path)) == [], path
 
 
 def test_the_past_of_a_note_ends_where_it_came_out_of_hiding() -> None:
@@ -277,8 +279,8 @@ def test_the_past_of_a_note_ends_where_it_came_out_of_hiding() -> None:
     move(ws, "Old.md", "New.md")
     out = move(ws, "Private/P.md", "P.md")
     guest = replace(ws, access=Access(hide=("Private/**",)))
-    assert [change.id for change in list_changes(guest, Past(path="P.md"))] == [out]
-    assert len(list_changes(ws, Past(path="P.md"))) == 2
+    assert [change.id for change in list_changes(guest, ChangeQuery(path="P.md"))] == [out]
+    assert len(list_changes(ws, ChangeQuery(path="P.md"))) == 2
 
 
 def test_an_undo_does_not_tell_how_many_hidden_changes_it_took_back() -> None:
@@ -287,8 +289,8 @@ def test_an_undo_does_not_tell_how_many_hidden_changes_it_took_back() -> None:
     hidden = did(ws, put(ws, "Private/P.md", "b"))
     undo_since(ws, 0.0)
     guest = replace(ws, access=Access(hide=("Private/**",)))
-    assert set(list_changes(ws, Past())[0].undoes) == {hidden, seen}
-    assert (list_changes(guest, Past())[0].undoes, list_changes(guest, Past())[0].summary) == (
+    assert set(list_changes(ws, ChangeQuery())[0].undoes) == {hidden, seen}
+    assert (list_changes(guest, ChangeQuery())[0].undoes, list_changes(guest, ChangeQuery())[0].summary) == (
         (seen,),
         "changed Open.md",
     )
@@ -301,7 +303,7 @@ def test_who_may_not_see_all_of_a_change_is_not_told_what_else_is_in_it() -> Non
     with pytest.raises(Forbidden) as refused:
         undo(guest, both)
     assert "Zanzibar" not in str(refused.value) + repr(refused.value.details)
-    assert "Zanzibar" not in repr(list_changes(guest, Past())) + repr(diff_change(guest, both))
+    assert "Zanzibar" not in repr(list_changes(guest, ChangeQuery())) + repr(diff_change(guest, both))
 
 
 def test_a_summary_does_not_name_a_hidden_folder() -> None:
@@ -314,10 +316,10 @@ def test_a_summary_does_not_name_a_hidden_folder() -> None:
         summary="moved Open/Sub to Private/Zanzibar",
     )
     guest = replace(ws, access=Access(hide=("Private/**",)))
-    assert [change.summary for change in list_changes(guest, Past()) if change.id == gone] == [
+    assert [change.summary for change in list_changes(guest, ChangeQuery()) if change.id == gone] == [
         "changed Open/Sub/A.md, Open/Sub/B.md"
     ]
-    assert list_changes(ws, Past())[0].summary == "moved Open/Sub to Private/Zanzibar"
+    assert list_changes(ws, ChangeQuery())[0].summary == "moved Open/Sub to Private/Zanzibar"
 
 
 def test_undo_needs_the_right_to_write_there() -> None:

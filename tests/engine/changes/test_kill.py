@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from notewright.ledger.base import Past
+from notewright.ledger.base import ChangeQuery
 from notewright.ledger.sqlite import SqliteLedger
 from notewright.stores.folder.store import FolderStore
 
@@ -114,7 +114,7 @@ def kill_renames(slayer: Slayer, kills: int, linking: int) -> Counter[str]:
 def assert_recorded(state: Path, summary: str, happened: bool) -> None:
     ledger = SqliteLedger.open(state)
     assert ledger.unfinished() == []
-    last = ledger.past(Past(limit=1))
+    last = ledger.find_changes(ChangeQuery(limit=1))
     assert bool(last and last[0].summary == summary) == happened, "the history tells another story"
     ledger.close()
 

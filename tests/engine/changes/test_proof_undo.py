@@ -19,7 +19,7 @@ from notewright.engine.move import delete_marked, move, rename_heading, rename_t
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import change_path, change_text, create, delete, edit_note, overwrite, put
 from notewright.errors import Conflict, NotFound
-from notewright.ledger.base import Actor, Past
+from notewright.ledger.base import Actor, ChangeQuery
 from notewright.notes.edits.edit import Append
 from notewright.notes.edits.properties import SetProperty
 from notewright.notes.links.resolve import OBSIDIAN
@@ -84,7 +84,7 @@ def test_what_was_done_is_undone_and_done_again_byte_for_byte(
     KINDS[kind](ws)
     after = everything(tmp_path / "Main")
     assert after != before
-    last = ws.ledger.past(Past(limit=1))[0].id
+    last = ws.ledger.find_changes(ChangeQuery(limit=1))[0].id
     undone = undo(ws, last)
     assert everything(tmp_path / "Main") == before
     assert undone.done and undone.done.id
@@ -104,7 +104,7 @@ def test_an_undo_never_loses_what_somebody_wrote_since(workspace: MakeWorkspace,
     """Somebody rewrites every file of the change: those bytes stay, under the old name or the new."""
     ws = workspace(NOTES)
     KINDS[kind](ws)
-    last = ws.ledger.past(Past(limit=1))[0]
+    last = ws.ledger.find_changes(ChangeQuery(limit=1))[0]
     rewritten = [step.path for step in last.steps if step.after is not None] or [last.steps[0].path]
     for path in rewritten:
         (tmp_path / "Main" / path).write_bytes(FOREIGN)
@@ -115,7 +115,7 @@ def test_an_undo_never_loses_what_somebody_wrote_since(workspace: MakeWorkspace,
     except Conflict as refused:
         assert "outside Notewright" in refused.message or "nothing of that is left" in refused.message
         assert everything(tmp_path / "Main") == before
-        assert len(ws.ledger.past(Past())) == 1 and ws.ledger.unfinished() == []
+        assert len(ws.ledger.find_changes(ChangeQuery())) == 1 and ws.ledger.unfinished() == []
     after = [data for data in everything(tmp_path / "Main").values() if data is not None]
     assert sum(FOREIGN in data for data in after) == len(rewritten)
 

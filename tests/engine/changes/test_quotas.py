@@ -32,7 +32,7 @@ from notewright.engine.transfer.import_files import import_files
 from notewright.engine.workspace import IndexFollower, Workspace
 from notewright.engine.write import create, delete, edit_note, put
 from notewright.errors import Indexing, Problem, Quota
-from notewright.ledger.base import Past
+from notewright.ledger.base import ChangeQuery
 from notewright.notes.edits.edit import Append
 from notewright.notes.path import NotePath
 
@@ -229,7 +229,7 @@ def test_who_may_not_see_all_of_it_is_not_told_how_much_there_is(workspace: Make
         create(guest, NotePath("C.md"), b"c")
     assert refused.value.message == "the workspace is full; the most is 2 files"
     assert "used" not in refused.value.details
-    assert list_changes(ws, Past()) == []
+    assert list_changes(ws, ChangeQuery()) == []
 
 
 # All workspaces of one user

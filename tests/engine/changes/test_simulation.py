@@ -28,7 +28,7 @@ from notewright.engine.changes.history import undo
 from notewright.engine.changes.plan import Drop, Plan, Put
 from notewright.engine.workspace import Workspace
 from notewright.errors import Problem, Unavailable
-from notewright.ledger.base import Change, Ledger, Past, State, Step
+from notewright.ledger.base import Change, ChangeQuery, Ledger, State, Step
 from notewright.ledger.sqlite import SqliteLedger
 from notewright.notes.path import NotePath
 
@@ -249,7 +249,7 @@ class World:
         return Plan(tuple(steps), f"moved {old} to {new}")
 
     def take_back(self, ws: Workspace) -> None:
-        past = self.ledger.past(Past(limit=5))
+        past = self.ledger.find_changes(ChangeQuery(limit=5))
         if not past:
             return
         change = self.rng.choice(past)
@@ -317,7 +317,7 @@ class World:
         assert self.ledger.unfinished() == []
         recorded = [op for _, op, _ in self.disk.beside if self.ledger.change(op)]
         assert recorded == [] or self.litters, "litter, and not of one that died before it recorded what it would do"
-        past = self.ledger.past(Past(limit=1000))
+        past = self.ledger.find_changes(ChangeQuery(limit=1000))
         self.check_tokens("\n".join(files.values()), {change.summary: change for change in past if not change.undoes})
         for change in past:
             assert change.id not in self.undone or change.undone_by or self.redone(change, past), "an undo is forgotten"

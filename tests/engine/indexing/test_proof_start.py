@@ -24,7 +24,7 @@ from notewright.engine.move import move
 from notewright.engine.read import exists, fetch
 from notewright.engine.write import change_text, create, delete, put
 from notewright.errors import Busy
-from notewright.ledger.base import Actor, Change, Past, Step
+from notewright.ledger.base import Actor, Change, ChangeQuery, Step
 from notewright.ledger.sqlite import SqliteLedger
 from notewright.notes.path import NotePath
 from notewright.stores.base import version_of
@@ -84,7 +84,7 @@ def test_what_a_dead_process_left_is_finished_before_the_first_answer(tmp_path: 
     try:
         assert fetch(ws, NotePath("L.md")).data == b"[[New]]\n"
         assert not exists(ws, NotePath("Old.md"))
-        assert [(change.id, change.state) for change in ws.ledger.past(Past())] == [(left, "done")]
+        assert [(change.id, change.state) for change in ws.ledger.find_changes(ChangeQuery())] == [(left, "done")]
         assert [link.source for link in incoming(ws, NotePath("New.md"))] == ["L.md"]
         assert differences(ws) == {}
     finally:
@@ -105,7 +105,7 @@ def test_what_a_living_process_is_doing_is_waited_for(tmp_path: Path) -> None:
     thread.start()
     begun.wait(5)
     ws = really_opened(tmp_path / "Main", tmp_path / "state")
-    assert [change.id for change in ws.ledger.past(Past())] == [left]
+    assert [change.id for change in ws.ledger.find_changes(ChangeQuery())] == [left]
     close_workspace(ws)
     thread.join(5)
     living.close()
@@ -146,10 +146,10 @@ def test_the_history_is_kept_within_its_bounds_by_whoever_follows(tmp_path: Path
     long_ago = replace(ws, clock=lambda: time.time() - 100 * 86_400)
     old = create(long_ago, NotePath("Old.md"), b"an old secret\n").change_id
     new = create(ws, NotePath("New.md"), b"a new one\n").change_id
-    assert [change.id for change in ws.ledger.past(Past())] == [new, old]
+    assert [change.id for change in ws.ledger.find_changes(ChangeQuery())] == [new, old]
     close_workspace(ws)
     ws = really_opened(tmp_path / "Main", tmp_path / "state")
-    until(lambda: [change.id for change in ws.ledger.past(Past())] == [new])
+    until(lambda: [change.id for change in ws.ledger.find_changes(ChangeQuery())] == [new])
     assert ws.ledger.blob(version_of(b"an old secret\n")) is None
     assert list(ws.ledger.first_seen(["Old.md"])) == ["Old.md"], "since when there is a note is not forgotten"
     close_workspace(ws)
@@ -163,7 +163,7 @@ def test_the_bytes_of_the_history_are_bounded_by_the_configuration(tmp_path: Pat
     ids = [create(ws, NotePath(f"{n}.md"), bytes([65 + n]) * 10_000).change_id for n in range(5)]
     close_workspace(ws)
     ws = open_workspace(asked, replace(config, values={**config.values, "history.keep_bytes": 25_000}))
-    until(lambda: [change.id for change in ws.ledger.past(Past())] == ids[:2:-1])
+    until(lambda: [change.id for change in ws.ledger.find_changes(ChangeQuery())] == ids[:2:-1])
     close_workspace(ws)
 
 
@@ -177,7 +177,7 @@ def test_purged_bytes_are_nowhere_in_the_ledgers_files(workspace: MakeWorkspace,
     assert holding(tmp_path / "state", secret)
     assert purge(ws, "Chai.md") >= 2
     assert holding(tmp_path / "state", secret) == []
-    assert len(ws.ledger.past(Past())) == 3, "that something was done is still told"
+    assert len(ws.ledger.find_changes(ChangeQuery())) == 3, "that something was done is still told"
 
 
 def holding(folder: Path, secret: str) -> list[Path]:

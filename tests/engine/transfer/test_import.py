@@ -24,7 +24,7 @@ from notewright.engine.transfer.export import export_zip, zip_pieces
 from notewright.engine.transfer.import_files import ImportResult, import_files
 from notewright.engine.workspace import Workspace
 from notewright.errors import Exists, Invalid, NotFound, ReadOnly, TooLarge
-from notewright.ledger.base import Past
+from notewright.ledger.base import ChangeQuery
 
 NOTES: dict[str, str | bytes] = {
     "Tea.md": "# Tea\n\nGreen.\n",
@@ -122,7 +122,7 @@ def test_what_was_exported_comes_in_again_byte_for_byte_and_can_be_undone(
     report = import_files(other, out)
     assert report.created == tuple(sorted(NOTES)) and len(report.changes) == 1
     assert files(tmp_path / "Other") == files(tmp_path / "Main") | {"Here.md": b"here\n"}
-    assert list_changes(other, Past())[0].summary == "imported 6 files"
+    assert list_changes(other, ChangeQuery())[0].summary == "imported 6 files"
     assert [hit.path for hit in search(other, parse_query("green")).items] == ["Tea.md"]
     undo(other, report.changes[0])
     assert files(tmp_path / "Other") == {"Here.md": b"here\n"} and not (tmp_path / "Other" / "Drinks").exists()
@@ -134,7 +134,7 @@ def test_a_folder_comes_in_under_another_with_its_own_folders(workspace: MakeWor
     report = import_files(ws, tmp_path / "source", into="Archive/2026/")
     assert len(report.created) == 6 and report.skipped == ()
     assert files(tmp_path / "Main" / "Archive" / "2026") == files(tmp_path / "source")
-    assert list_changes(ws, Past())[0].summary == "imported 6 files from source into Archive/2026"
+    assert list_changes(ws, ChangeQuery())[0].summary == "imported 6 files from source into Archive/2026"
 
 
 def test_a_dry_run_reports_the_same_and_writes_nothing(workspace: MakeWorkspace, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from notewright.engine.transfer.restore import last_good_backup
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import change_text
 from notewright.errors import Busy, Conflict, Exists, Forbidden, Invalid, NoSpace, NotFound, ReadOnly
-from notewright.ledger.base import Past
+from notewright.ledger.base import ChangeQuery
 from notewright.notes.path import NotePath
 
 NOTES: dict[str, str | bytes] = {
@@ -62,7 +62,7 @@ def test_restoring_brings_back_what_was_changed_or_deleted_and_leaves_the_rest(k
     assert done.unchanged == ("Drinks/Coffee.md",)
     assert (done.date, done.deleted, done.skipped, len(done.changes)) == ("2026-05-04", (), (), 1)
     assert files(tmp_path / "Main") == files(tmp_path / "to" / "2026-05-04") | {"Later/New.md": b"new\n"}
-    summary = list_changes(kept, Past())[0].summary
+    summary = list_changes(kept, ChangeQuery())[0].summary
     assert summary == "restored 5 files from the backup of 2026-05-04"
 
 
@@ -180,7 +180,7 @@ def test_what_stops_in_the_middle_says_how_to_take_back_the_part_that_is_done(
         ws = folder_desk(tmp_path / "disk")
         with pytest.raises(NoSpace) as refused:
             restore_backup(ws, tmp_path / "to")
-        done = [change.id for change in list_changes(ws, Past())]
+        done = [change.id for change in list_changes(ws, ChangeQuery())]
         assert refused.value.hint.startswith(f"a part is done; undo takes it back: {done[0]}") and len(done) == 1
         assert files(tmp_path / "disk") == {"A.md": b"small\n"}
         undo(ws, done[0])

@@ -13,7 +13,7 @@ from tests.server.listener import until
 from tests.server.live.parts import LiveServer, live_server
 
 from notewright.engine.changes.history import list_changes
-from notewright.ledger.base import Past
+from notewright.ledger.base import ChangeQuery
 from notewright.server.live import frames
 
 pytestmark = pytest.mark.slow
@@ -123,6 +123,6 @@ def test_files_are_downloaded_and_uploaded_by_what_they_hold(server: LiveServer)
     assert server.ask("PUT", upload, b"other bytes").status == 409
     assert server.ask("PUT", upload, new).status == 200
     assert (server.notes / "Tea.md").read_bytes() == new
-    (change, *_) = list_changes(server.site.library.default, Past(path="Tea.md", limit=1))
+    (change, *_) = list_changes(server.site.library.default, ChangeQuery(path="Tea.md", limit=1))
     assert change.actor.surface == "live"
     assert server.ask("GET", f"/f/{doc_id}/download?hash=zz").status == 400

@@ -17,7 +17,7 @@ from tests.server.watched import eventually, watched
 from notewright.engine.changes.commit import commit
 from notewright.engine.changes.history import undo
 from notewright.engine.changes.plan import Plan
-from notewright.ledger.base import Past
+from notewright.ledger.base import ChangeQuery
 from notewright.server.ops.audit_log import (
     ALL_REFUSALS_PER_MINUTE,
     MAX_FILE_BYTES,
@@ -238,7 +238,7 @@ def test_every_write_over_http_is_in_it_once_with_who_and_where(tmp_path: Path) 
             newest = client("history", limit=1)
             client("undo", change=re.findall(r"\b[a-z0-9]{8}\b", newest)[0])
             client.call("write", {"path": "Heron", "content": "refused: it exists"})
-        history = server.site.library.default.ledger.past(Past(limit=100))
+        history = server.site.library.default.ledger.find_changes(ChangeQuery(limit=100))
         told = [line for line in server.audit() if line["event"] == "write"]
     assert [line["change"] for line in told] == [change.id for change in reversed(history)]
     assert [(line["surface"], line["tool"]) for line in told] == [

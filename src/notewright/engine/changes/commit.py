@@ -490,7 +490,7 @@ def perform(effect: Effect, ws: Workspace, chain: tuple[Change, ...], ahead: dic
             if store.has_folders:  # where the old file is ours, no editor is in the middle of saving it
                 swaps = tuple(
                     swap._replace(settled=True)
-                    if swap.seen is not None and ledger.wrote(swap.path, swap.seen)
+                    if swap.seen is not None and ledger.has_written(swap.path, swap.seen)
                     else swap
                     for swap in swaps
                 )

@@ -16,7 +16,7 @@ from notewright.engine.changes.plan import Done, Drop, Plan, Put
 from notewright.engine.changes.undo_plan import UndoPlan
 from notewright.engine.workspace import Workspace
 from notewright.errors import Conflict, Forbidden, NotFound
-from notewright.ledger.base import Change, Ledger, Past, Step
+from notewright.ledger.base import Change, ChangeQuery, Ledger, Step
 from notewright.notes.edits.diff import compare_lines
 from notewright.notes.path import NotePath
 
@@ -55,7 +55,7 @@ class Undone(NamedTuple):
         }
 
 
-def list_changes(ws: Workspace, asked: Past) -> list[Change]:
+def list_changes(ws: Workspace, asked: ChangeQuery) -> list[Change]:
     """The changes asked for, newest first, without what the caller may not see. A note's past follows its moves."""
     seen = (shown for change in _trail(ws, asked) if (shown := _without_hidden(ws, change)) is not None)
     return list(islice(seen, asked.offset, asked.offset + asked.limit))
@@ -66,7 +66,7 @@ def find_change(ws: Workspace, change_id: str) -> Change:
     found = ws.ledger.change(change_id)
     shown = _without_hidden(ws, found) if found is not None and found.state == "done" else None
     if shown is None:
-        recent = [change.id for change in list_changes(ws, Past(limit=_PAGE))]
+        recent = [change.id for change in list_changes(ws, ChangeQuery(limit=_PAGE))]
         nearest = get_close_matches(change_id, recent, 3, 0.5) or recent[:3]
         known = f"the nearest are {', '.join(nearest)}" if nearest else "nothing was changed through Notewright yet"
         raise NotFound(f"there is no change {change_id}", hint=known, what="change", nearest=nearest)
@@ -163,7 +163,7 @@ def undo_since(
     ws: Workspace, since: float, *, client: str | None = None, user: str | None = None, dry_run: bool = False
 ) -> Undone:
     """Take back everything one client or user did since a time that still stands, in one change set."""
-    asked = Past(since=since, client=client, user=user)
+    asked = ChangeQuery(since=since, client=client, user=user)
     ids = [change.id for change in _standing([*all_changes(ws.ledger, asked)]) if _without_hidden(ws, change)]
     if not ids:
         raise NotFound("nothing was changed since then that could be taken back", what="change", nearest=[])
@@ -230,7 +230,7 @@ def purge(ws: Workspace, path: str) -> int:
     return ws.ledger.purge(path)
 
 
-def _trail(ws: Workspace, asked: Past) -> Iterator[Change]:
+def _trail(ws: Workspace, asked: ChangeQuery) -> Iterator[Change]:
     """The changes asked for; those of one note under its former names too, each as far as it bore that name."""
     if asked.path is None:
         yield from all_changes(ws.ledger, asked)
@@ -247,10 +247,12 @@ def _trail(ws: Workspace, asked: Past) -> Iterator[Change]:
                 name, passed = source, change.id
 
 
-def _changes_of_name(ws: Workspace, asked: Past, name: str, passed: str | None) -> Iterator[tuple[Change, str | None]]:
+def _changes_of_name(
+    ws: Workspace, asked: ChangeQuery, name: str, passed: str | None
+) -> Iterator[tuple[Change, str | None]]:
     """Changes of one name, older than `passed`, up to the one that gave the note this name; with where it came from.
     What was changed out of the caller's sight alone was not changed."""
-    for change in all_changes(ws.ledger, Past(path=name, since=asked.since)):
+    for change in all_changes(ws.ledger, ChangeQuery(path=name, since=asked.since)):
         if passed is not None:
             passed = None if change.id == passed else passed
             continue
@@ -262,7 +264,7 @@ def _changes_of_name(ws: Workspace, asked: Past, name: str, passed: str | None) 
             return
 
 
-def _meets(change: Change, asked: Past) -> bool:
+def _meets(change: Change, asked: ChangeQuery) -> bool:
     return (
         (asked.until is None or change.at < asked.until)
         and asked.client in (None, change.actor.client)
@@ -270,10 +272,10 @@ def _meets(change: Change, asked: Past) -> bool:
     )
 
 
-def all_changes(ledger: Ledger, asked: Past) -> Iterator[Change]:
+def all_changes(ledger: Ledger, asked: ChangeQuery) -> Iterator[Change]:
     """All of them, read a page at a time. Pages grow: who may see little of a long past has to pass much of it."""
     offset, size = 0, _PAGE
-    while page := ledger.past(replace(asked, limit=size, offset=offset)):
+    while page := ledger.find_changes(replace(asked, limit=size, offset=offset)):
         yield from page
         offset, size = offset + len(page), min(2 * size, _WHOLE_PAGE)
 

@@ -20,7 +20,7 @@ from notewright.engine.move import move
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import create, delete
 from notewright.errors import Indexing, Problem
-from notewright.ledger.base import Actor, Past
+from notewright.ledger.base import Actor, ChangeQuery
 from notewright.notes.path import NotePath
 from notewright.stores.base import Stored, Version
 
@@ -45,14 +45,14 @@ def connect_documents(ws: Workspace, documents: "LiveDocuments") -> None:
 
     def find_origin(path: NotePath, version: Version) -> tuple[str, Version | None] | None:
         """The last change of one of our processes, if it made this version, and of which one."""
-        for change in (*ws.ledger.unfinished(), *ws.ledger.past(Past(path=path, limit=1))):
+        for change in (*ws.ledger.unfinished(), *ws.ledger.find_changes(ChangeQuery(path=path, limit=1))):
             for step in change.steps:
                 if step.path == path and step.after == version:
                     return change.id, step.before
         return None
 
     def find_moved(path: NotePath) -> NotePath | None:
-        departures = ws.ledger.departures(path)
+        departures = ws.ledger.find_departures(path)
         return departures[-1][1] if departures else None
 
     documents.save_text, documents.find_origin, documents.paths.find_moved = save_text, find_origin, find_moved

@@ -8,7 +8,7 @@ from notewright.engine.changes.merge import without_change
 from notewright.engine.changes.plan import Drop, Plan, Put
 from notewright.engine.workspace import Workspace
 from notewright.errors import Conflict, NotFound, Problem
-from notewright.ledger.base import Change, Past, Step
+from notewright.ledger.base import Change, ChangeQuery, Step
 from notewright.notes.path import NotePath
 from notewright.stores.base import Stored, version_of
 
@@ -178,7 +178,7 @@ class UndoPlan:
     def _later(self, change: Change, path: NotePath) -> list[Change]:
         """Changes of this path that came after, newest first, but for those being taken back."""
         found: list[Change] = []
-        for later in self.ws.ledger.past(Past(path=path, limit=_LATER)):
+        for later in self.ws.ledger.find_changes(ChangeQuery(path=path, limit=_LATER)):
             if later.id == change.id:
                 break
             if later.id not in self.ids:

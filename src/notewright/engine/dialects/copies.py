@@ -10,7 +10,7 @@ import time
 
 from notewright.engine.workspace import Workspace
 from notewright.errors import Forbidden, NotFound
-from notewright.ledger.base import Past
+from notewright.ledger.base import ChangeQuery
 from notewright.notes.path import NotePath
 
 BACKUPS, TRASH = ".backups", ".trash"
@@ -70,7 +70,7 @@ def _sees_since(ws: Workspace, path: NotePath, at: float) -> bool:
     left, known = [(path, at)], {path}
     while left:
         here, since = left.pop()
-        gone = [(when, to) for when, to in ws.ledger.departures(here) if when >= since]
+        gone = [(when, to) for when, to in ws.ledger.find_departures(here) if when >= since]
         if not ws.access.sees(here) or not (gone or ws.store.stat(here).kind != "folder"):
             return False
         fresh = [(to, when) for when, to in gone if to is not None and not to.is_hidden and to not in known]
@@ -84,7 +84,7 @@ def _sees_trashed(ws: Workspace, path: NotePath) -> bool:
     if ws.store.stat(path, hidden=True).size > ws.limits.note_bytes:
         return False
     version = ws.store.read(path, hidden=True).version
-    for change in ws.ledger.past(Past(path=path, limit=_MAX_CHANGES)):
+    for change in ws.ledger.find_changes(ChangeQuery(path=path, limit=_MAX_CHANGES)):
         for step in change.steps:
             if step.path == path and step.after is not None:
                 mine = step.after == version and step.source is not None

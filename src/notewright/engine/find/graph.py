@@ -27,7 +27,7 @@ from notewright.engine.find.links import (
 from notewright.engine.indexing.ready import snapshot
 from notewright.engine.read import decode, exists, missing
 from notewright.engine.workspace import Workspace
-from notewright.ledger.base import Change, Ledger, Past
+from notewright.ledger.base import Change, ChangeQuery, Ledger
 from notewright.notes.links.resolve import InMemoryNames, LinkPolicy, resolve_link
 from notewright.notes.model import Note
 from notewright.notes.parse.parser import parse
@@ -178,7 +178,7 @@ def _known_as(ws: Workspace, policy: LinkPolicy) -> Callable[[str, NotePath], No
 class _Gone:
     """Notes that were deleted through us, as far as one ledger's history was looked at: what their last text said."""
 
-    pulse: int | None = None  # of the ledger at that time
+    data_version: int | None = None  # of the ledger at that time
     newest: str = ""  # the change up to which
     versions: dict[NotePath, str] = field(default_factory=dict)  # of the last bytes, the latest deletion last
     notes: dict[str, Note] = field(default_factory=dict)  # by version, without their texts
@@ -196,14 +196,14 @@ _remembering = threading.Lock()
 def _gone(ledger: Ledger) -> _Gone:
     """Notes deleted through us and not made again through us."""
     with _remembering:
-        known, pulse = _memory.get(ledger) or _Gone(), ledger.pulse()
-        if pulse != known.pulse:
-            newer = takewhile(lambda change: change.id != known.newest, all_changes(ledger, Past()))
-            known = _memory[ledger] = _learned(ledger, known, pulse, list(islice(newer, MOST_CHANGES)))
+        known, data_version = _memory.get(ledger) or _Gone(), ledger.data_version()
+        if data_version != known.data_version:
+            newer = takewhile(lambda change: change.id != known.newest, all_changes(ledger, ChangeQuery()))
+            known = _memory[ledger] = _learned(ledger, known, data_version, list(islice(newer, MOST_CHANGES)))
         return known
 
 
-def _learned(ledger: Ledger, known: _Gone, pulse: int, changes: Sequence[Change]) -> _Gone:
+def _learned(ledger: Ledger, known: _Gone, data_version: int, changes: Sequence[Change]) -> _Gone:
     """With these changes too, newest first."""
     versions = dict(known.versions)
     for change in reversed(changes):
@@ -215,7 +215,9 @@ def _learned(ledger: Ledger, known: _Gone, pulse: int, changes: Sequence[Change]
         if note is not None:
             notes[version] = note
     called = (notes[version]._replace(path=path) for path, version in versions.items() if version in notes)
-    return _Gone(pulse, changes[0].id if changes else known.newest, versions, notes, InMemoryNames(versions, called))
+    return _Gone(
+        data_version, changes[0].id if changes else known.newest, versions, notes, InMemoryNames(versions, called)
+    )
 
 
 def _follow(versions: dict[NotePath, str], change: Change) -> None:

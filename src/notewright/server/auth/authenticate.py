@@ -72,14 +72,14 @@ class OwnTokens:
 
     def __init__(self, registry: Accounts) -> None:
         self._registry = registry
-        self._pulse = -1
+        self._data_version = -1
         self._cache: dict[str, Token] = {}
 
     def find_principal(self, digest: str) -> Principal | None:
         """Whose token this is, as long as it is good."""
-        pulse, now = self._registry.pulse(), time.time()
-        if pulse != self._pulse:
-            self._pulse, self._cache = pulse, {}
+        data_version, now = self._registry.data_version(), time.time()
+        if data_version != self._data_version:
+            self._data_version, self._cache = data_version, {}
         token = self._cache.get(digest)
         if token is None or not token.good(now) or now - (token.used or 0) > LAST_USE_SECONDS:
             token = find_valid_token(self._registry, digest, now)
@@ -206,7 +206,7 @@ class Authenticate:
         guarded = [route for route in routes if isinstance(route, GuardedRoute | GuardedSocket)]
         self._open = [route for route in guarded if route.need == "open"]
         self._own = OwnTokens(settings.registry)
-        self._pulse, self._required = -1, True
+        self._data_version, self._required = -1, True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -231,10 +231,10 @@ class Authenticate:
     @property
     def required(self) -> bool:
         """Whether callers must authenticate: for good once a token was added, even if all were revoked since."""
-        settings, pulse = self._settings, self._settings.registry.pulse()
-        if pulse != self._pulse:
+        settings, data_version = self._settings, self._settings.registry.data_version()
+        if data_version != self._data_version:
             self._required = settings.closed or settings.issuer is not None or bool(settings.registry.tokens())
-            self._pulse = pulse
+            self._data_version = data_version
         return self._required
 
     async def _authenticate(self, scope: Scope) -> Visitor | AuthRefusal:

@@ -27,14 +27,14 @@ class Revalidation:
     def make_check(self, scope: Scope, who: Principal, shown: Library) -> StillAllowed:
         """A function that says, cheaply when nothing changed, whether the caller would be let in now and be shown the
         same."""
-        checked_pulse, valid_until = -1, 0.0
+        checked_version, valid_until = -1, 0.0
 
         async def still_allowed() -> bool:
-            nonlocal checked_pulse, valid_until
-            pulse, now = self.registry.pulse(), time.monotonic()
-            if pulse == checked_pulse and now < valid_until:
+            nonlocal checked_version, valid_until
+            data_version, now = self.registry.data_version(), time.monotonic()
+            if data_version == checked_version and now < valid_until:
                 return True
-            checked_pulse, valid_until = pulse, now + RECHECK_SECONDS
+            checked_version, valid_until = data_version, now + RECHECK_SECONDS
             try:
                 visitor = await scope[REAUTHENTICATE]()
                 rules = await self.workers.run(_hidden_globs, who.library(self.library))

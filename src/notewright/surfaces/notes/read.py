@@ -11,7 +11,7 @@ from notewright.engine.read import read as read_note
 from notewright.engine.spans import line_span, section_span
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, NotFound
-from notewright.ledger.base import Past
+from notewright.ledger.base import ChangeQuery
 from notewright.notes.edits.splices import line_count
 from notewright.surfaces.arguments import NamedPath, Places, since_time
 from notewright.surfaces.base import Answer, Args, Call, Image
@@ -129,7 +129,7 @@ def history(call: Call, args: Args) -> str:
     limit, found = args.get("limit", 20), []
     for ws, path in _changed_places(places, args):
         since = since_time(args["since"], ws.timezone) if "since" in args else None
-        changes = list_changes(ws, Past(path=path, since=since, limit=limit + 1))
+        changes = list_changes(ws, ChangeQuery(path=path, since=since, limit=limit + 1))
         found += [(one, ws.name if places.several else "") for one in changes]
     if not found:
         return "No changes were made through this server" + (" since then." if "since" in args else ".")

@@ -11,7 +11,7 @@ from notewright.engine.changes.history import list_changes as past_changes
 from notewright.engine.read import folder_path, former_names, locate
 from notewright.engine.workspace import Workspace, with_timeout
 from notewright.errors import Invalid, Problem
-from notewright.ledger.base import Change, Past
+from notewright.ledger.base import Change, ChangeQuery
 from notewright.notes.path import path_problem
 from notewright.notes.times import parse_time
 from notewright.web.addresses import activity_url, change_url, note_url
@@ -78,8 +78,8 @@ class Filter:
     def select_workspaces(self, workspaces: Sequence[Workspace]) -> list[Workspace]:
         return [ws for ws in workspaces if self.workspace in ("", ws.id)]
 
-    def history_query(self, ws: Workspace, limit: int, until: float | None = None) -> Past:
-        return Past(
+    def history_query(self, ws: Workspace, limit: int, until: float | None = None) -> ChangeQuery:
+        return ChangeQuery(
             path=self._path(ws),
             since=parse_since(self.since, ws) if self.since else None,
             until=until,

@@ -17,7 +17,7 @@ from notewright.engine.find.links import links as links_of
 from notewright.engine.read import fetch, read
 from notewright.engine.workspace import Workspace, with_timeout
 from notewright.errors import Indexing, NotFound, Problem, TooLarge
-from notewright.ledger.base import Past
+from notewright.ledger.base import ChangeQuery
 from notewright.notes.links.resolve import Resolution
 from notewright.notes.model import Link, Note
 from notewright.notes.path import NotePath, path_problem
@@ -78,7 +78,7 @@ def note(request: PageRequest) -> Response:
         around=around,
         ready=ready,
         most=MAX_LINKS,
-        past=[ActivityRow(ws, change) for change in list_changes(ws, Past(path=path, limit=PAST_ROWS))],
+        past=[ActivityRow(ws, change) for change in list_changes(ws, ChangeQuery(path=path, limit=PAST_ROWS))],
     )
 
 
