@@ -185,23 +185,16 @@ class MemoryStore(Store):
             self.disk.beside[self._process, op, path] = data
         self._step("staged", path)
 
-    def write(
-        self,
-        path: NotePath,
-        data: bytes,
-        *,
-        seen: Version | None,
-        op: OpId,
-        source: NotePath | None = None,
-        settled: bool = False,
-        hidden: bool = False,
-    ) -> Stored:
+    def swap(self, swap: Swap, *, op: OpId, hidden: bool = False) -> Stored | None:
+        path, data, seen = swap.path, swap.data, swap.seen
+        if data is None and seen is None:
+            return None
         self._reach(path, hidden)
-        self._step("write", path)
+        self._step("write" if data is not None else "delete", path)
         self._keep_turn()
         with self.disk.changed:
-            stored = self._swap(path, data, seen, op)
-        self._step("written", path)
+            stored = self._remove(path, seen) if data is None else self._swap(path, data, seen, op)
+        self._step("written" if data is not None else "deleted", path)
         return stored
 
     def _swap(self, path: NotePath, data: bytes, seen: Version | None, op: OpId) -> Stored:
@@ -229,19 +222,14 @@ class MemoryStore(Store):
             self.disk.ops.setdefault(path, set()).add(op)
         return _stored(path, self.disk.files[path])
 
-    def delete(self, path: NotePath, *, seen: Version, op: OpId, settled: bool = False, hidden: bool = False) -> None:
-        self._reach(path, hidden)
-        self._step("delete", path)
-        self._keep_turn()
-        with self.disk.changed:
-            file = self.disk.files.get(path)
-            if path in self.disk.folders:
-                raise Conflict(f"{path} is a folder now", path=path, current=None)
-            if file is not None and version_of(file.data) != seen:
-                raise changed_error(path, version_of(file.data))
-            if file is not None:
-                self.disk.put(path, None)
-        self._step("deleted", path)
+    def _remove(self, path: NotePath, seen: Version | None) -> None:
+        file = self.disk.files.get(path)
+        if path in self.disk.folders:
+            raise Conflict(f"{path} is a folder now", path=path, current=None)
+        if file is not None and version_of(file.data) != seen:
+            raise changed_error(path, version_of(file.data))
+        if file is not None:
+            self.disk.put(path, None)
 
     def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[SwapResult]:
         order = list(range(len(swaps)))

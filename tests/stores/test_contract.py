@@ -5,14 +5,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.memory_store import MemoryStore
 
 from notewright.errors import Busy, Conflict, Exists, NotFound, Problem, Unavailable
 from notewright.notes.path import NotePath
-from notewright.stores.base import Store, Stored, Swap, version_of
+from notewright.stores.base import OpId, Store, Stored, Swap, version_of
 from notewright.stores.folder.paths import Abilities
 from notewright.stores.folder.store import FolderStore
 from notewright.stores.live.documents import LiveDocuments
@@ -45,10 +44,10 @@ def live_store(place: Path) -> Store:
 
 
 class EverythingOpen(LiveStore):
-    def write(self, path: NotePath, data: bytes, **told: Any) -> Stored:
-        stored = super().write(path, data, **told)
+    def swap(self, swap: Swap, *, op: OpId, hidden: bool = False) -> Stored | None:
+        stored = super().swap(swap, op=op, hidden=hidden)
         with contextlib.suppress(Problem):
-            self._documents.open(self._documents.id_of(path))
+            self._documents.open(self._documents.id_of(swap.path))
         return stored
 
 

@@ -14,7 +14,7 @@ from pycrdt import Doc, Map, Text
 
 from notewright.errors import Invalid, NotFound, NotText, Problem, TooLarge, Unavailable
 from notewright.notes.path import NotePath
-from notewright.stores.base import version_of
+from notewright.stores.base import Swap, version_of
 from notewright.stores.folder.store import FolderStore
 from notewright.stores.live import document as document_module
 from notewright.stores.live import documents as documents_module
@@ -290,7 +290,7 @@ def edit(home: Home) -> None:
 
 
 def rename(home: Home) -> None:
-    home.store.write(B, b"one renamed\n", seen=None, source=A, op="1")
+    home.store.swap(Swap(B, b"one renamed\n", None, A), op="1")
     home.store.delete(A, seen=version_of(b"one\n"), op="1")
 
 
@@ -323,8 +323,8 @@ def test_what_is_typed_is_on_the_disk_before_a_tool_writes_it_to_the_file(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Photographed(FolderStore):
-        def write(self, *args: Any, **options: Any) -> Any:
-            stored = super().write(*args, **options)
+        def swap(self, *args: Any, **options: Any) -> Any:
+            stored = super().swap(*args, **options)
             shutil.copytree(tmp_path / "notes", tmp_path / "then" / "notes")
             shutil.copytree(tmp_path / "state", tmp_path / "then" / "state")
             return stored
@@ -435,7 +435,7 @@ def test_a_moved_note_keeps_its_id_its_editors_and_what_is_typed_on_the_way(home
     ann = Typist(document)
     seen = home.store.read(A)
     ann.type("typed\n")
-    home.store.write(B, b"one [[y]]\n", seen=None, op="1", source=A)
+    home.store.swap(Swap(B, b"one [[y]]\n", None, A), op="1")
     ann.type("late\n")
     home.store.delete(A, seen=seen.version, op="1")
     assert home.documents.path_of(document.id) == B and home.documents.id_of(B) == document.id
@@ -447,8 +447,8 @@ def test_a_move_that_is_taken_back_leaves_the_document_where_it_was(home: Home) 
     home.put("one\n")
     document = home.open()
     ann = Typist(document)
-    stored = home.store.write(B, b"one\n", seen=None, op="1", source=A)
-    home.store.delete(B, seen=stored.version, op="1x")
+    home.store.swap(Swap(B, b"one\n", None, A), op="1")
+    home.store.delete(B, seen=version_of(b"one\n"), op="1x")
     assert home.documents.path_of(document.id) == A and not ann.ended
     ann.type("two\n")
     until(lambda: home.text() == "one\ntwo\n")

@@ -1,7 +1,7 @@
 """The interface of a place for notes: bytes of files with compare-and-swap, and nothing else of ours.
 
 Every implementation passes `tests/stores/test_contract.py`. What is all-or-nothing across several files is the
-engine's business (`engine/changes/commit.py`), written once over `stage`, `write` and `delete`.
+engine's business (`engine/changes/commit.py`), written once over `stage` and `write_many`.
 """
 
 import threading
@@ -51,13 +51,13 @@ class Stored(NamedTuple):
 
 
 class Swap(NamedTuple):
-    """One file to be replaced by `write_many`; the fields are the arguments of `write` and `delete`."""
+    """One file to be replaced."""
 
     path: NotePath
     data: bytes | None  # None: delete it
-    seen: Version | None
-    source: NotePath | None = None
-    settled: bool = False
+    seen: Version | None  # None: nothing may be there
+    source: NotePath | None = None  # the file that moves here, for a store that knows files by more than their names
+    settled: bool = False  # the bytes seen are known to be whole (we wrote them), so a recent change is not waited out
 
 
 SwapResult = Stored | Problem | None  # the file as it is now, None where it was deleted, or why nothing was done
@@ -130,9 +130,20 @@ class Store(Protocol):
         return [catch_problem(self.read, path, hidden=hidden) for path in paths]
 
     def stage(self, path: NotePath, data: bytes, *, op: OpId, hidden: bool = False) -> None:
-        """Write new bytes to a temp file, so that a `write` of the same op cannot fail for want of space. Optional.
-        They are synced in the background, and durable before a `write` of the op gives any file its name. Folders that
+        """Write new bytes to a temp file, so that a `swap` of the same op cannot fail for want of space. Optional.
+        They are synced in the background, and durable before a `swap` of the op gives any file its name. Folders that
         are missing are made, and removed by `settle` if they stay empty."""
+        ...
+
+    def swap(self, swap: Swap, *, op: OpId, hidden: bool = False) -> Stored | None:
+        """Replace what was seen by the new bytes, or delete it; Conflict / Exists and nothing changed if something else
+        is there. To delete what is gone already is success; folders it leaves empty stay until `settle` names them.
+        A store whose `read_old_version` finds what was seen may merge the change into what is there now instead, and
+        returns the merged text.
+
+        Durable when it returns, unless something was staged for `op`: then the bytes are durable and the name is with
+        `settle`, once for each folder. Repeating it with the same op after it happened is success; a store that
+        versions by content takes exactly the new bytes being there for that."""
         ...
 
     def write(
@@ -142,24 +153,17 @@ class Store(Protocol):
         *,
         seen: Version | None,
         op: OpId,
-        source: NotePath | None = None,
         settled: bool = False,
         hidden: bool = False,
     ) -> Stored:
-        """Replace what was seen (None: nothing may be there) by `data`, or Conflict / Exists and nothing changed.
-        A store whose `read_old_version` finds what was seen may merge the change into what is there now instead, and
-        returns the merged text. `source`: the file that moves here, for a store that knows files by more than names.
-
-        Durable when it returns, unless something was staged for `op`: then the bytes are durable and the name is with
-        `settle`, once for each folder. Repeating it with the same op after it happened is success; a store that
-        versions by content takes exactly `data` being there for that. `settled`: the caller knows the bytes seen to be
-        whole (we wrote them ourselves), so a recent change need not be waited out."""
-        ...
+        """`swap` of one file."""
+        stored = self.swap(Swap(path, data, seen, settled=settled), op=op, hidden=hidden)
+        assert stored is not None
+        return stored
 
     def delete(self, path: NotePath, *, seen: Version, op: OpId, settled: bool = False, hidden: bool = False) -> None:
-        """Remove what was seen, or Conflict. Already gone is success. Durable as `write` is; folders it leaves empty
-        stay until `settle` names them."""
-        ...
+        """`swap` of one file with nothing."""
+        self.swap(Swap(path, None, seen, settled=settled), op=op, hidden=hidden)
 
     def next_write_in(self, path: NotePath) -> float | None:
         """Seconds until this file may be written again, on a store with a rate limit for each file; None on all others.
@@ -167,24 +171,15 @@ class Store(Protocol):
         return None
 
     def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[SwapResult]:
-        """Several writes and deletes of one change set, independent of each other and perhaps in parallel: the result
-        of each, in the order of `swaps`. A store that is `in_order` stops at the first problem, and what comes after it
-        has no result."""
+        """Several swaps of one change set, independent of each other and perhaps in parallel: the result of each, in
+        the order of `swaps`. A store that is `in_order` stops at the first problem, and what comes after it has no
+        result."""
         done: list[SwapResult] = []
         for swap in swaps:
             done.append(catch_problem(self.swap, swap, op=op, hidden=hidden))
             if isinstance(done[-1], Problem):
                 break
         return done
-
-    def swap(self, swap: Swap, *, op: OpId, hidden: bool) -> Stored | None:
-        """One of `write_many`, by `write` or `delete`."""
-        path, data, seen, source, settled = swap
-        if data is not None:
-            return self.write(path, data, seen=seen, op=op, source=source, settled=settled, hidden=hidden)
-        if seen is not None:
-            self.delete(path, seen=seen, op=op, settled=settled, hidden=hidden)
-        return None
 
     def find_applied(self, op: OpId, paths: Sequence[NotePath]) -> frozenset[NotePath]:
         """Of these, the files that the store knows to have been written for `op`, even if they changed again since.

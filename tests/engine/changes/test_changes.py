@@ -21,7 +21,7 @@ from notewright.errors import Conflict, Exists, Forbidden, Internal, NoSpace, No
 from notewright.ledger.base import Change, ChangeQuery, Step
 from notewright.ledger.sqlite import SqliteLedger
 from notewright.notes.path import NotePath
-from notewright.stores.base import Stored, version_of
+from notewright.stores.base import OpId, Stored, Swap, version_of
 from notewright.stores.folder.store import FolderStore
 
 A, B, C = NotePath("A.md"), NotePath("B.md"), NotePath("C.md")
@@ -234,10 +234,10 @@ def test_an_append_that_was_written_and_then_edited_is_still_in_the_history() ->
 
 def test_a_file_that_may_not_be_written_takes_the_whole_change_back() -> None:
     class Guarded(MemoryStore):
-        def write(self, path: NotePath, *args: object, **kwargs: object) -> Stored:
-            if path == "L2.md":
-                raise Forbidden("not this one", path=path)
-            return super().write(path, *args, **kwargs)  # type: ignore[arg-type]
+        def swap(self, swap: Swap, *, op: OpId, hidden: bool = False) -> Stored | None:
+            if swap.path == "L2.md":
+                raise Forbidden("not this one", path=swap.path)
+            return super().swap(swap, op=op, hidden=hidden)
 
     ws = desk(Guarded())
     for path, text in RENAME.items():

@@ -13,14 +13,22 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 
 from notewright.disk_sync import Sync
-from notewright.errors import Exists, Forbidden
+from notewright.errors import Busy, Exists, Forbidden
 from notewright.notes.path import NotePath
-from notewright.stores.base import OpId, Stored, Version, changed_error, parents, version_of
+from notewright.stores.base import OpId, Stored, Swap, Version, changed_error, parents, version_of
 from notewright.stores.folder import exchange
 from notewright.stores.folder.leftovers import Leftover, Leftovers
 from notewright.stores.folder.listing import file_entry, stamp_of
 from notewright.stores.folder.lock import FolderLock
-from notewright.stores.folder.paths import READ_FLAGS, TEMP_PREFIX, Descriptor, Root, exists
+from notewright.stores.folder.paths import (
+    MAX_WAIT_SECONDS,
+    READ_FLAGS,
+    RETRY_SECONDS,
+    TEMP_PREFIX,
+    Descriptor,
+    Root,
+    exists,
+)
 from notewright.stores.folder.temp_names import (
     TempName,
     copy_metadata,
@@ -59,6 +67,10 @@ class _Op:
         syncing, self.syncing = self.syncing, None
         if syncing is not None:
             syncing.wait()
+
+
+class _HalfWritten(Exception):
+    """Another program may be in the middle of writing the file."""
 
 
 class _OldFile:
@@ -100,18 +112,30 @@ class AtomicWriter:
                 pending.syncing = write_temp(folder, str(temp), data, None if old is None else old.file)
                 pending.staged[path] = _StagedFile(temp, version, None if old is None else _state(old.found))
 
-    def write(
-        self, root: int, path: NotePath, data: bytes, seen: Version | None, op: OpId, *, settled: bool, moves: bool
-    ) -> Stored | None:
-        """None if another program has changed the note just now and has to be waited for. `moves`: a delete follows."""
+    def swap(self, root: int, swap: Swap, op: OpId) -> Stored | None:
+        """A file that another program changed a moment ago is waited for; Busy if it does not come to rest."""
+        deadline = time.monotonic() + MAX_WAIT_SECONDS
+        while True:
+            try:
+                if swap.data is not None:
+                    return self._write(root, swap, swap.data, op)
+                self._delete(root, swap, op)
+                return None
+            except _HalfWritten:
+                if time.monotonic() > deadline:
+                    what = f"{swap.path} is being changed by another program"
+                    raise Busy(what, hint="try again in a moment", path=swap.path) from None
+            time.sleep(RETRY_SECONDS)
+
+    def _write(self, root: int, swap: Swap, data: bytes, op: OpId) -> Stored:
+        path, made = swap.path, list[str]()
         with self.lock.ensure_held():
-            made: list[str] = []
             if op in self._ops:
                 self._ops[op].wait()
             try:
                 with (
                     self._open_parent(root, path, made)
-                    if seen is None
+                    if swap.seen is None
                     else self._root.open_folder_if_exists(root, path.folder) as folder
                 ):
                     if folder is None:
@@ -119,29 +143,18 @@ class AtomicWriter:
                     # The old file is closed after its folder's sync has begun: the system frees the blocks of one that
                     # is replaced then, which takes a third of a sync.
                     with self._open_old(folder, path) as old:
-                        stored = self._write(folder, path, data, seen, op, old, settled=settled)
-                        if stored is not None:
-                            self._make_durable(folder, path, op, last=not moves)
+                        stored = self._replace(folder, swap, data, op, old)
+                        self._make_durable(folder, path, op, last=swap.source is None)  # else a delete follows
                     return stored
             except BaseException:
                 self._remove_empty_folders(root, made)
                 raise
 
-    def _write(
-        self,
-        folder: int,
-        path: NotePath,
-        data: bytes,
-        seen: Version | None,
-        op: OpId,
-        old: _OldFile | None,
-        *,
-        settled: bool,
-    ) -> Stored | None:
-        version, current = version_of(data), None
+    def _replace(self, folder: int, swap: Swap, data: bytes, op: OpId, old: _OldFile | None) -> Stored:
+        path, seen, version, current = swap.path, swap.seen, version_of(data), None
         if old is not None:
-            if not settled and self.may_be_half_written(old.found):
-                return None
+            if not swap.settled and self.may_be_half_written(old.found):
+                raise _HalfWritten
             current = digest_descriptor(old.file, old.found.st_size)
             if current == version:
                 return Stored(data, version, file_entry(path, os.fstat(old.file)))
@@ -220,15 +233,15 @@ class AtomicWriter:
         finally:
             os.close(file)
 
-    def delete(self, root: int, path: NotePath, seen: Version, op: OpId, *, settled: bool) -> bool:
-        """False if another program has changed the note just now and has to be waited for."""
+    def _delete(self, root: int, swap: Swap, op: OpId) -> None:
+        path, seen = swap.path, swap.seen or ""
         with self.lock.ensure_held(), self._root.open_folder_if_exists(root, path.folder) as folder:
             if folder is None:
-                return True
+                return
             try:
                 with self._open_old(folder, path) as old:
-                    if old is not None and not settled and self.may_be_half_written(old.found):
-                        return False
+                    if old is not None and not swap.settled and self.may_be_half_written(old.found):
+                        raise _HalfWritten
                     current = None if old is None else digest_descriptor(old.file)
             except Exists:  # a folder is there now
                 raise changed_error(path, None) from None
@@ -241,7 +254,6 @@ class AtomicWriter:
                 finally:
                     self._leftovers.remove_or_schedule(folder, temp, path)
             self._make_durable(folder, path, op)
-            return True
 
     def settle(self, root: int, op: OpId, emptied: Iterable[str]) -> None:
         if op not in self._ops and not emptied:

@@ -24,6 +24,8 @@ FOLDER_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
 CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 TEMP_PREFIX = ".notewright-"  # of temp files
 MAX_LINKS = 40
+MAX_WAIT_SECONDS = 2.0  # for a file that another program is writing, or has just emptied
+RETRY_SECONDS = 0.01
 MAX_PATH = 4095
 
 _OPENAT2 = 437  # the same number on every architecture

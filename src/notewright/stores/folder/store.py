@@ -16,15 +16,15 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from notewright.errors import Busy, Exists, Unavailable
+from notewright.errors import Exists, Unavailable
 from notewright.notes.path import NotePath
 from notewright.stores.base import (
     Entry,
     OpId,
     Store,
     Stored,
+    Swap,
     UnlistedFile,
-    Version,
     changed_error,
     not_found_error,
     parents,
@@ -32,7 +32,9 @@ from notewright.stores.base import (
 )
 from notewright.stores.folder import listing
 from notewright.stores.folder.paths import (
+    MAX_WAIT_SECONDS,
     READ_FLAGS,
+    RETRY_SECONDS,
     STAT_FLAGS,
     TEMP_PREFIX,
     Abilities,
@@ -46,9 +48,6 @@ from notewright.stores.folder.spelling import Spelling
 if TYPE_CHECKING:  # a process that only reads loads nothing of writing and watching
     from notewright.stores.folder._inotify import Inotify
     from notewright.stores.folder.atomic import AtomicWriter
-
-MAX_WAIT_SECONDS = 2.0  # for a file that another program is writing, or has just emptied
-RETRY_SECONDS = 0.01
 
 
 class FolderStore(Store):
@@ -202,39 +201,20 @@ class FolderStore(Store):
         with self._inside(path, hidden, writing=True) as root:
             self._atomic_writer.stage(root, path, data, op)
 
-    def write(
-        self,
-        path: NotePath,
-        data: bytes,
-        *,
-        seen: Version | None,
-        op: OpId,
-        source: NotePath | None = None,
-        settled: bool = False,
-        hidden: bool = False,
-    ) -> Stored:
-        moves = source is not None
+    def swap(self, swap: Swap, *, op: OpId, hidden: bool = False) -> Stored | None:
+        path, data, seen = swap.path, swap.data, swap.seen
+        if data is None and seen is None:
+            return None
         with self._inside(path, hidden, writing=True) as root:
-            for taken in (path, *parents(path)) if self._spelling.folds(root) else ():
+            if data is None and not self._spelling.is_exact(root, path):
+                return None  # what is there is spelled otherwise
+            for taken in (path, *parents(path)) if data is not None and self._spelling.folds(root) else ():
                 # The file system would take a name that is there in another spelling for this one.
                 if not self._spelling.is_exact(root, taken) and self._exists(root, NotePath(taken)):
                     if seen is not None:
                         raise changed_error(path, None)
                     raise Exists(f"{taken} is there in another spelling", hint="use the name as it is", path=taken)
-            deadline = time.monotonic() + MAX_WAIT_SECONDS
-            while True:
-                stored = self._atomic_writer.write(root, path, data, seen, op, settled=settled, moves=moves)
-                if stored is not None:
-                    return stored
-                _sleep_or_refuse(path, deadline)
-
-    def delete(self, path: NotePath, *, seen: Version, op: OpId, settled: bool = False, hidden: bool = False) -> None:
-        with self._inside(path, hidden, writing=True) as root:
-            if not self._spelling.is_exact(root, path):
-                return  # what is there is spelled otherwise
-            deadline = time.monotonic() + MAX_WAIT_SECONDS
-            while not self._atomic_writer.delete(root, path, seen, op, settled=settled):
-                _sleep_or_refuse(path, deadline)
+            return self._atomic_writer.swap(root, swap, op)
 
     def _exists(self, root: int, path: NotePath) -> bool:
         try:
@@ -328,10 +308,3 @@ class _OpenedRoot:
             os.close(self._root)
         if isinstance(error, OSError):
             raise translate_os_error(error, self._path, writing=self._writing) from error
-
-
-def _sleep_or_refuse(path: NotePath, deadline: float) -> None:
-    """Before the next try of a write to a file that another program is changing; Busy at the deadline."""
-    if time.monotonic() > deadline:
-        raise Busy(f"{path} is being changed by another program", hint="try again in a moment", path=path)
-    time.sleep(RETRY_SECONDS)

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 
 from notewright.errors import Conflict
 from notewright.notes.path import NotePath
-from notewright.stores.base import Entry, OpId, Store, Stored, UnlistedFile, Version, changed_error, version_of
+from notewright.stores.base import Entry, OpId, Store, Stored, Swap, UnlistedFile, Version, changed_error, version_of
 from notewright.stores.live.document import Document
 from notewright.stores.live.documents import VERSION_CHARS, LiveDocuments
 from notewright.stores.live.host_socket import call_host
@@ -64,22 +64,17 @@ class LiveStore(Store):
         if self._documents.find_open(path) is None:  # what an open document will say is not known yet
             self._folder.stage(path, data, op=op, hidden=hidden)
 
-    def write(
-        self,
-        path: NotePath,
-        data: bytes,
-        *,
-        seen: Version | None,
-        op: OpId,
-        source: NotePath | None = None,
-        settled: bool = False,
-        hidden: bool = False,
-    ) -> Stored:
+    def swap(self, swap: Swap, *, op: OpId, hidden: bool = False) -> Stored | None:
+        path, data, seen, source, _ = swap
+        if data is None:
+            if seen is not None:
+                self._delete(path, swap, op, hidden)
+            return None
         if seen is not None:
             document = self._documents.find_open(path)
             if document is not None:
                 return self._merge(document, path, data, seen, op)
-            return self._folder.write(path, data, seen=seen, op=op, settled=settled, hidden=hidden)
+            return self._folder.swap(swap._replace(source=None), op=op, hidden=hidden)
         if path.is_hidden or (source is not None and source.is_hidden):  # to the trash, or back
             source = None
         moving = None if source is None else self._documents.find_open(source)
@@ -88,7 +83,7 @@ class LiveStore(Store):
             with moving.lock:
                 base = moving.find_version(version_of(data)) or moving.find_nearest_version(live_text(path, data))
                 return self._write_merged(moving, path, data, base, op, seen=None, source=source)
-        stored = self._folder.write(path, data, seen=None, op=op, settled=settled, hidden=hidden)
+        stored = self._folder.swap(swap._replace(source=None), op=op, hidden=hidden)
         if source is not None:
             self._documents.paths.move(source, path)
         else:
@@ -139,11 +134,11 @@ class LiveStore(Store):
         document.unsaved, document.typists = False, {}
         return stored
 
-    def delete(self, path: NotePath, *, seen: Version, op: OpId, settled: bool = False, hidden: bool = False) -> None:
+    def _delete(self, path: NotePath, swap: Swap, op: OpId, hidden: bool) -> None:
         document = self._documents.find_open(path)
         if document is None:
             departed = self._documents.paths.pop_departed(path)
-            self._folder.delete(path, seen=departed or seen, op=op, settled=settled, hidden=hidden)
+            self._folder.swap(swap._replace(seen=departed or swap.seen), op=op, hidden=hidden)
             if departed is None and not self._documents.take_back_move(path):
                 self._documents.paths.remove(path)
             return
@@ -152,9 +147,9 @@ class LiveStore(Store):
             if document.file is None or document.path != path:
                 raise changed_error(path, None)
             now = document.file.version if document.is_saved() else document.snapshot().version
-            if now != seen:
+            if now != swap.seen:
                 raise changed_error(path, now)
-            self._folder.delete(path, seen=document.file.version, op=op, settled=settled, hidden=hidden)
+            self._folder.swap(swap._replace(seen=document.file.version), op=op, hidden=hidden)
         if not self._documents.take_back_move(path):
             self._documents.drop(document)
 

@@ -243,20 +243,22 @@ class S3Store(Store):
     def stage(self, path: NotePath, data: bytes, *, op: OpId, hidden: bool = False) -> None:
         self._check(path, hidden)
 
-    def write(
-        self,
-        path: NotePath,
-        data: bytes,
-        *,
-        seen: Version | None,
-        op: OpId,
-        source: NotePath | None = None,
-        settled: bool = False,
-        hidden: bool = False,
-    ) -> Stored:
+    def swap(self, swap: Swap, *, op: OpId, hidden: bool = False) -> Stored | None:
+        path, data, seen = swap.path, swap.data, swap.seen
+        if data is None and seen is None:
+            return None
         self._check(path, hidden, writing=True)
         op = encode(op)
         with self._key_lock(path):
+            if data is None:
+                there = self._swap(path, None, seen, op, origin=path)
+                if there.stored is not None:
+                    raise changed_error(path, there.version)
+                if there.etag is not None:
+                    self._remove_tombstone(path)
+                elif self._listing.holds(path):
+                    raise Conflict(f"{path} is a folder now", hint="read it again", path=path, current=None)
+                return None
             if seen is not None and seen == version_of(data):
                 # Nothing is to change. A cached object needs no request: a PUT that was answered is durable.
                 cached = self._last_seen(path).stored
@@ -268,7 +270,7 @@ class S3Store(Store):
                 return there.stored
             if seen is None:
                 self._refuse_blocked_name(path)
-            there = self._swap(path, data, seen, op, origin=source or path if seen is None else path)
+            there = self._swap(path, data, seen, op, origin=swap.source or path if seen is None else path)
         if (
             there.stored is not None and there.op == op and there.stored.data == data
         ):  # written now, or by an earlier try
@@ -345,17 +347,6 @@ class S3Store(Store):
             while len(self._last_put) > MAX_REMEMBERED:
                 self._last_put.popitem(last=False)
         time.sleep(at - now)
-
-    def delete(self, path: NotePath, *, seen: Version, op: OpId, settled: bool = False, hidden: bool = False) -> None:
-        self._check(path, hidden, writing=True)
-        with self._key_lock(path):
-            there = self._swap(path, None, seen, encode(op), origin=path)
-            if there.stored is not None:
-                raise changed_error(path, there.version)
-            if there.etag is not None:
-                self._remove_tombstone(path)
-            elif self._listing.holds(path):
-                raise Conflict(f"{path} is a folder now", hint="read it again", path=path, current=None)
 
     def _remove_tombstone(self, path: NotePath) -> None:
         """One that cannot be removed now goes with a later listing: the note is gone already."""
