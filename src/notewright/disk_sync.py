@@ -1,8 +1,8 @@
-"""Syncing to disk beside other work: begun here, and waited for when it must be known.
+"""Syncs to disk that run beside other work.
 
-A sync waits for the disk, and the processor is idle. The C library's asynchronous calls make it in a thread of theirs,
-which takes the interpreter from nobody. Where there are none that we know (another system or library, a child that was
-forked and has none of its parent's threads) a sync is made at once.
+While a sync waits for the disk the processor is idle. The asynchronous calls of the C library (`aio_fsync`) run it in a
+thread of theirs, which never needs the interpreter lock. Where we know of none (another system or library, a forked
+child, which has none of its parent's threads) a sync is made at once.
 """
 
 import ctypes
@@ -10,37 +10,35 @@ import errno
 import os
 import struct
 
-_HELD = 256  # bytes; struct aiocb has 168 where pointers have 8
-_NOTIFY, _NOBODY = 44, 1  # where it says who is told of the end, and that it is nobody
-_IDLE_S = 60  # how long a thread waits for more
-_Request = ctypes.c_char * _HELD
+_Request = ctypes.c_char * 256  # struct aiocb has 168 bytes where pointers have 8
+_NOTIFY_OFFSET, _SIGEV_NONE = 44, 1
+_THREAD_IDLE_SECONDS = 60
 _libc = ctypes.CDLL(None, use_errno=True)
-_is_able = hasattr(_libc, "aio_init") and hasattr(_libc, "aio_fsync") and ctypes.sizeof(ctypes.c_void_p) == 8
-if _is_able:
-    _libc.aio_init(struct.pack("8i", 4, 16, 0, 0, 0, 0, _IDLE_S, 0))
-_begun_in = 0  # the process that has the threads
-_under_way: "set[Sync]" = set()  # the library writes into them
+_has_aio = hasattr(_libc, "aio_init") and hasattr(_libc, "aio_fsync") and ctypes.sizeof(ctypes.c_void_p) == 8
+if _has_aio:
+    _libc.aio_init(struct.pack("8i", 4, 16, 0, 0, 0, 0, _THREAD_IDLE_SECONDS, 0))
+_threads_pid = 0  # the process that has the threads
+_pending: "set[Sync]" = set()  # kept alive: the library writes into their requests
 
 
 class Sync:
-    """The sync of an open file or folder, begun: of its bytes, or of all that is known of it (`whole`). It closes the
-    descriptor, and needs it until then."""
+    """A sync of an open file or folder that has begun: of its bytes, or of its metadata too (`whole`). It owns the
+    descriptor and closes it."""
 
-    __slots__ = ("_begun", "_file")
+    __slots__ = ("_file", "_request")
 
     def __init__(self, file: int, *, whole: bool = True) -> None:
-        global _begun_in
+        global _threads_pid
         self._file, process = file, os.getpid()
-        has_threads = _is_able and _begun_in in (0, process)
-        self._begun = _Request() if has_threads else None
-        if self._begun is not None:
-            struct.pack_into("i", self._begun, 0, file)
-            struct.pack_into("i", self._begun, _NOTIFY, _NOBODY)
-            if _libc.aio_fsync(os.O_SYNC if whole else os.O_DSYNC, self._begun) == 0:
-                _under_way.add(self)
-                _begun_in = process
+        self._request = _Request() if _has_aio and _threads_pid in (0, process) else None
+        if self._request is not None:
+            struct.pack_into("i", self._request, 0, file)
+            struct.pack_into("i", self._request, _NOTIFY_OFFSET, _SIGEV_NONE)
+            if _libc.aio_fsync(os.O_SYNC if whole else os.O_DSYNC, self._request) == 0:
+                _pending.add(self)
+                _threads_pid = process
                 return
-            self._begun = None
+            self._request = None
         try:
             os.fsync(file)
         except BaseException:
@@ -48,15 +46,15 @@ class Sync:
             raise
 
     def wait(self) -> None:
-        """Until it is on disk; OSError where it is not."""
+        """Wait until it is on disk; OSError where that failed."""
         failed = 0
-        if self._begun is not None:
-            waited = (ctypes.c_void_p * 1)(ctypes.addressof(self._begun))
-            while (failed := _libc.aio_error(self._begun)) == errno.EINPROGRESS:
-                _libc.aio_suspend(waited, 1, None)
-            _libc.aio_return(self._begun)
-            self._begun = None
-            _under_way.discard(self)
+        if self._request is not None:
+            requests = (ctypes.c_void_p * 1)(ctypes.addressof(self._request))
+            while (failed := _libc.aio_error(self._request)) == errno.EINPROGRESS:
+                _libc.aio_suspend(requests, 1, None)
+            _libc.aio_return(self._request)
+            self._request = None
+            _pending.discard(self)
         file, self._file = self._file, -1
         if file >= 0:
             os.close(file)

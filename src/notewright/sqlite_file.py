@@ -18,64 +18,49 @@ DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.CantOpenError,
 
 def open_file(file: Path, what: str) -> apsw.Connection:
     """A file that is made if it is not there, with its folder. Both are for their owner's eyes only."""
-    with words(what):
+    with translate_errors(what):
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         file.touch(mode=0o600)
         return apsw.Connection(str(file))
 
 
-def set_up(db: apsw.Connection, what: str, pragmas: str, steps: Sequence[str]) -> None:
-    """Make a connection ready: it waits for other processes' transactions, which are all short."""
+def set_up(db: apsw.Connection, what: str, pragmas: str, migrations: Sequence[str]) -> None:
+    """Make a connection ready and bring its file up to this program's schema. It waits for the transactions of other
+    processes, which are all short. A newer schema is refused: we could not keep what we do not know."""
     db.set_busy_timeout(_WAIT_MS)
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # a statement is planned once, not for every value it is given
-    with words(what):
-        _write_ahead(db)
+    with translate_errors(what):
+        for _ in range(100):  # SQLite does not wait by itself where several processes switch a new file over at once
+            try:
+                db.execute("pragma journal_mode = wal")
+                break
+            except apsw.BusyError:
+                time.sleep(0.02)
+        else:
+            raise Busy("the state directory is being set up by another process", hint="try again in a moment")
         db.execute(pragmas)
-        migrate(db, steps)
-
-
-def migrate(db: apsw.Connection, steps: Sequence[str]) -> None:
-    """Bring a file up to this program's schema. A newer one is refused: we could not keep what we do not know."""
-    if _version(db) == len(steps):
-        return
-    db.execute("begin immediate")
-    try:
-        for number in range(_known(db, len(steps)), len(steps)):
-            db.execute(steps[number])
-        db.execute(f"pragma user_version = {len(steps)}")
-        db.execute("commit")
-    except BaseException:
-        db.execute("rollback")
-        raise
-
-
-def _version(db: apsw.Connection) -> int:
-    return int(db.execute("pragma user_version").get)
-
-
-def _known(db: apsw.Connection, newest: int) -> int:
-    version = _version(db)
-    if version > newest:
-        raise Unavailable(
-            f"the history was written by a newer Notewright (schema {version}, this one knows {newest})",
-            hint="upgrade this one, or give it another state directory with --state",
-        )
-    return version
-
-
-def _write_ahead(db: apsw.Connection) -> None:
-    """SQLite does not wait by itself where several processes switch a new file over at once."""
-    for _ in range(100):
-        try:
-            db.execute("pragma journal_mode = wal")
+        if db.execute("pragma user_version").get == len(migrations):
             return
-        except apsw.BusyError:
-            time.sleep(0.02)
-    raise Busy("the state directory is being set up by another process", hint="try again in a moment")
+        db.execute("begin immediate")
+        try:
+            version = db.execute("pragma user_version").get
+            if version > len(migrations):
+                raise Unavailable(
+                    f"the history was written by a newer Notewright (schema {version}, this one knows"
+                    f" {len(migrations)})",
+                    hint="upgrade this one, or give it another state directory with --state",
+                )
+            for migration in migrations[version:]:
+                db.execute(migration)
+            db.execute(f"pragma user_version = {len(migrations)}")
+            db.execute("commit")
+        except BaseException:
+            db.execute("rollback")
+            raise
 
 
-class words:
-    """SQLite's troubles as ours. A class, for it is entered a dozen times in a write."""
+class translate_errors:
+    """Raise errors of SQLite as Problems. A class and no generator: a write enters it a dozen times."""
 
     def __init__(self, what: str, directory: str = "state") -> None:
         self._what, self._directory = what, directory

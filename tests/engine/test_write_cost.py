@@ -124,7 +124,7 @@ def test_the_row_and_the_bytes_are_synced_together_while_the_note_is_parsed_then
         lambda: edit_note(ws, LOG, [Append("more\n")]),
         lambda: create(ws, NotePath("f/New.md"), b"new\n"),
     ):
-        monkeypatch.setattr(disk_sync, "_is_able", asynchronous)
+        monkeypatch.setattr(disk_sync, "_has_aio", asynchronous)
         done = order(ws, monkeypatch, act)
         assert done == [
             "+.notewright", "recorded", "+ledger.db", "parsed", "ledger.db", ".notewright",

@@ -14,7 +14,7 @@ import apsw
 
 from notewright.accounts.base import Grant, Token, WorkspaceRecord
 from notewright.errors import Busy, Exists
-from notewright.sqlite_file import open_file, set_up, words
+from notewright.sqlite_file import open_file, set_up, translate_errors
 
 POLL_SECONDS = 0.002  # between two questions to SQLite whether another process wrote
 BUSY_MS = 10_000  # that a writer waits for another
@@ -65,7 +65,7 @@ class SqliteAccounts:
         """The registry kept in `folder`, which is made if it is not there."""
         file = folder / "registry.db"
         db = open_file(file, "the registry")
-        with words("the registry"):
+        with translate_errors("the registry"):
             if file.stat().st_mode & 0o077:  # restored from a backup, perhaps: whoever reads it can forge cookies
                 file.chmod(0o600)
         return cls(db, open_file(file, "the registry"))
@@ -83,7 +83,7 @@ class SqliteAccounts:
     def data_version(self) -> int:
         now = time.monotonic()
         if now - self._polled_at > POLL_SECONDS:  # threads that all ask at once would wait for each other
-            with self._read_lock, words("the registry"):
+            with self._read_lock, translate_errors("the registry"):
                 data_version = int(self._reader.execute("pragma data_version").get)
                 if data_version != self._data_version:
                     self._changes = max(self._changes, int(self._reader.execute("select changes from rules").get))
@@ -159,7 +159,7 @@ class SqliteAccounts:
     def _rows(self, question: str, *values: str) -> list[Any]:
         if self._writer == threading.get_ident():  # which sees what it has not committed yet
             return self._db.execute(question, values).fetchall()
-        with self._read_lock, words("the registry"):
+        with self._read_lock, translate_errors("the registry"):
             return self._reader.execute(question, values).fetchall()
 
     def _write(self, statement: str, *values: str | float | bytes, counts: bool = True) -> bool:
@@ -170,7 +170,7 @@ class SqliteAccounts:
 
     @contextmanager
     def _transaction(self, *, counts: bool = True) -> Iterator[apsw.Connection]:
-        with self._write_lock, words("the registry"):
+        with self._write_lock, translate_errors("the registry"):
             if self._db.in_transaction:  # part of an outer transaction
                 yield self._db
                 return

@@ -1,7 +1,7 @@
-"""What was done: kept, migrated, never rebuilt, synced to disk.
+"""The interface of the ledger: the history of change sets. Kept, migrated, never rebuilt, synced to disk.
 
 A change set is recorded here before the first note is touched, with the bytes it replaces and the bytes it makes: that
-row is what makes it happen. Whoever comes next after a crash finishes it.
+row is its commit point. The next call after a crash finishes it.
 
 The ledger names bytes by their SHA-256 (`version_of` of `stores/base.py`), whatever a store uses for its versions: what
 a change set leaves behind must be known before a store has seen it.
@@ -58,10 +58,10 @@ class Change:
     made: tuple[str, ...] = ()  # folders that were not there before, deepest first
 
     def record(self) -> dict[str, Any]:
-        """As it is told to programs."""
+        """As JSON for programs."""
         files = [step.path for step in self.steps]
-        told = {"id": self.id, "at": format_utc(self.at), **vars(self.actor), "summary": self.summary, "files": files}
-        return told | {"undoes": list(self.undoes), "undone_by": self.undone_by}
+        fields = {"id": self.id, "at": format_utc(self.at), **vars(self.actor), "summary": self.summary, "files": files}
+        return fields | {"undoes": list(self.undoes), "undone_by": self.undone_by}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class ChangeQuery:
 
 
 def no_op() -> None:
-    """Nothing to do."""
+    """Do nothing."""
 
 
 class Ledger(Protocol):
@@ -88,16 +88,16 @@ class Ledger(Protocol):
         self, change: Change, blobs: Mapping[str, bytes], *following: Change, meanwhile: Callable[[], None] = no_op
     ) -> None:
         """Durable when it returns, with those that follow it, all or none. `blobs` are the bytes by SHA-256, before and
-        after, that no store holds for us. `meanwhile` is done while the disk is waited for, and raises nothing."""
+        after, that no store holds for us. `meanwhile` is called while the disk syncs, and raises nothing."""
 
     def close_change(self, change_id: str, state: State, *, steps: tuple[Step, ...] | None = None) -> None:
-        """It is done, or was taken back; `steps` replaces the plan where some of it had to be left out.
+        """Mark it as done or taken back; `steps` replaces the plan where some of it had to be left out.
 
         Need not be durable at once: a change closed twice is closed once.
         """
 
     def data_version(self) -> int:
-        """Another number after anything was written, whoever wrote it. Costs next to nothing."""
+        """Another number after anything was written, in any process. Costs next to nothing."""
 
     def unfinished(self) -> list[Change]:
         """Recorded and not closed, oldest first."""

@@ -13,11 +13,11 @@ import apsw
 from notewright.errors import Problem
 from notewright.ledger.base import Actor, Change, ChangeQuery, State, Step, no_op
 from notewright.notes.path import NotePath
-from notewright.sqlite_file import open_file, set_up, words
+from notewright.sqlite_file import open_file, set_up, translate_errors
 
 _CHANGE = "seq, id, at, user, client, surface, tool, summary, state, undone_by, emptied, made"
 
-_LEFT = 4096  # paths of which it is remembered what was left there
+MAX_REMEMBERED_PATHS = 4096  # whose last versions written here are remembered
 
 MIGRATIONS = (
     """
@@ -58,11 +58,11 @@ class SqliteLedger:
     def __init__(self, db: apsw.Connection) -> None:
         self._db = db
         self._log = f"{db.filename}-wal" if db.filename else None
-        self._alone = threading.RLock()
-        self._own = 0  # transactions made here: SQLite counts only those of others
-        self._recorded: dict[str, Change] = {}  # here and not closed yet: what they say need not be asked for
-        self._left: dict[str, tuple[str | None, ...]] = {}  # what the last changes recorded here leave at a path
-        self._owed: dict[str, tuple[State, tuple[Step, ...] | None]] = {}  # closings that failed: a disk was full
+        self._lock = threading.RLock()
+        self._own_commits = 0  # SQLite counts only those of other connections
+        self._open_changes: dict[str, Change] = {}  # recorded here and not closed yet: need not be read again
+        self._last_versions: dict[str, tuple[str | None, ...]] = {}  # by path: of the last two changes recorded here
+        self._unclosed: dict[str, tuple[State, tuple[Step, ...] | None]] = {}  # to be closed; again if a disk was full
         # SQLite syncs no commit; `_sync` syncs its write-ahead log where one must be durable.
         pragmas = "pragma synchronous = normal; pragma foreign_keys = on; pragma secure_delete = on"
         set_up(db, "the history", pragmas, MIGRATIONS)
@@ -79,21 +79,21 @@ class SqliteLedger:
         return cls(apsw.Connection(":memory:"))
 
     def close(self) -> None:
-        with self._alone:
+        with self._lock:
             self._db.close()
 
     def take_over(self, other: "SqliteLedger") -> int | None:
         """Become a copy of another ledger, whose changes are counted. None, and nothing done, where this one has a
         change that the other does not have."""
         ids = "select id from change"
-        with self._alone, other._alone, words("the history"):
+        with self._lock, other._lock, translate_errors("the history"):
             theirs = {id for (id,) in other._db.execute(ids)}
             if any(id not in theirs for (id,) in self._db.execute(ids)):
                 return None
             with self._db.backup("main", other._db, "main") as copying:
                 while not copying.done:
                     copying.step(1000)
-            self._own += 1
+            self._own_commits += 1
             self._sync()
         return len(theirs)
 
@@ -102,45 +102,46 @@ class SqliteLedger:
     def record(
         self, change: Change, blobs: Mapping[str, bytes], *following: Change, meanwhile: Callable[[], None] = no_op
     ) -> None:
-        with self._alone:
+        with self._lock:
             with self._transaction() as db:
                 for one in (change, *following):
-                    _put_change(db, one)
+                    _insert_change(db, one)
                 db.executemany("insert or ignore into blob values(?, ?)", blobs.items())
             try:
                 self._sync(meanwhile)
             except BaseException:  # it is refused, so it must not happen after all
-                self._owed.update((one.id, ("taken_back", None)) for one in (change, *following))
+                self._unclosed.update((one.id, ("taken_back", None)) for one in (change, *following))
                 with suppress(Problem):
-                    self._pay()
+                    self._close_changes()
                 raise
+        last = self._last_versions
         for one in (change, *following):
-            self._recorded[one.id] = one
-            self._left.update((step.path, (step.after, *self._left.get(step.path, ())[:1])) for step in one.steps)
-        if len(self._left) > _LEFT:
-            self._left.clear()
+            self._open_changes[one.id] = one
+            last.update((step.path, (step.after, *last.get(step.path, ())[:1])) for step in one.steps)
+        if len(last) > MAX_REMEMBERED_PATHS:
+            last.clear()
 
     def close_change(self, change_id: str, state: State, *, steps: tuple[Step, ...] | None = None) -> None:
-        with self._alone:
-            self._owed[change_id] = state, steps
-        self._pay()
+        with self._lock:
+            self._unclosed[change_id] = state, steps
+        self._close_changes()
 
-    def _pay(self) -> None:
-        """Close what is to be closed. What fails stays owed: a change that was refused must not happen after all."""
-        with self._alone:
-            while self._owed:
-                change_id, (state, steps) = next(iter(self._owed.items()))
-                self._close_change(change_id, state, steps, self._recorded.get(change_id))
-                del self._owed[change_id]
-                self._recorded.pop(change_id, None)
+    def _close_changes(self) -> None:
+        """Close what is to be closed, until it succeeds: a change that was refused must not happen after all."""
+        with self._lock:
+            while self._unclosed:
+                change_id, (state, steps) = next(iter(self._unclosed.items()))
+                self._close_change(change_id, state, steps, self._open_changes.get(change_id))
+                del self._unclosed[change_id]
+                self._open_changes.pop(change_id, None)
 
     def _close_change(self, change_id: str, state: State, steps: tuple[Step, ...] | None, known: Change | None) -> None:
         """`known`: it was recorded here, by whoever closes it."""
         closed = "update change set state = ? where id = ? and state = 'recorded'"
         if known and steps is None and (state != "done" or not (known.undoes or any(map(_is_new, known.steps)))):
-            with self._alone, words("the history"):
+            with translate_errors("the history"):
                 self._db.execute(closed, (state, change_id))  # a transaction of its own
-                self._own += 1
+                self._own_commits += 1
             return
         with self._transaction() as db:
             found: list[Any] = db.execute(f"{closed} returning seq, at", (state, change_id)).fetchall()
@@ -149,22 +150,22 @@ class SqliteLedger:
             ((seq, at),) = found
             if steps is not None:
                 db.execute("delete from step where change = ?", (seq,))
-                _put_steps(db, seq, steps)
+                _insert_steps(db, seq, steps)
             if state == "done":
-                undone = known.undoes if known else _undoes(db, seq)
+                undone = known.undoes if known else _read_undoes(db, seq)
                 _mark_undone(db, undone, change_id)
-                made = steps if steps is not None else known.steps if known else _steps(db, seq)
-                _mark_born(db, made, at, restores=bool(undone))
+                made = steps if steps is not None else known.steps if known else _read_steps(db, seq)
+                _set_birth_times(db, made, at, restores=bool(undone))
 
     # What happened
 
     def data_version(self) -> int:
-        with self._alone, words("the history"):
-            return self._own + int(self._db.execute("pragma data_version").get)
+        with self._lock, translate_errors("the history"):
+            return self._own_commits + int(self._db.execute("pragma data_version").get)
 
     def unfinished(self) -> list[Change]:
-        if self._owed:
-            self._pay()
+        if self._unclosed:
+            self._close_changes()
         return self._changes("where state = 'recorded' order by seq", ())
 
     def change(self, change_id: str) -> Change | None:
@@ -189,28 +190,27 @@ class SqliteLedger:
         return self._changes(f"where {where} order by seq desc limit ? offset ?", (*values, asked.limit, asked.offset))
 
     def _changes(self, which: str, values: tuple[Any, ...]) -> list[Change]:
-        with self._alone, words("the history"):
-            rows = self._db.execute(f"select {_CHANGE} from change {which}", values).fetchall()
-            return [self._whole(row) for row in rows]
-
-    def _whole(self, row: tuple[Any, ...]) -> Change:
-        seq, name, at, user, client, surface, tool, summary, state, undone_by, emptied, made = row
-        return Change(
-            name, at, Actor(user, client, surface, tool), summary, _steps(self._db, seq), state,
-            _undoes(self._db, seq), undone_by, tuple(json.loads(emptied)), tuple(json.loads(made)),
-        )  # fmt: skip
+        with self._lock, translate_errors("the history"):
+            rows: list[Any] = self._db.execute(f"select {_CHANGE} from change {which}", values).fetchall()
+            return [
+                Change(
+                    name, at, Actor(user, client, surface, tool), summary, _read_steps(self._db, seq), state,
+                    _read_undoes(self._db, seq), undone_by, tuple(json.loads(emptied)), tuple(json.loads(made)),
+                )
+                for seq, name, at, user, client, surface, tool, summary, state, undone_by, emptied, made in rows
+            ]  # fmt: skip
 
     def blob(self, version: str) -> bytes | None:
-        found = self._one("select data from blob where version = ?", version)
-        return None if found is None else bytes(found)
+        found = self._rows("select data from blob where version = ?", (version,))
+        return bytes(found[0][0]) if found else None
 
     def has_written(self, path: str, version: str) -> bool:
-        if version in self._left.get(path, ()):
+        if version in self._last_versions.get(path, ()):
             return True
-        return self._one("select 1 from step where path = ? and after = ? limit 1", path, version) is not None
+        return bool(self._rows("select 1 from step where path = ? and after = ? limit 1", (path, version)))
 
     def find_blob(self, path: str, prefix: str) -> bytes | None:
-        versions = _versions("path = :path")
+        versions = _versions_sql("path = :path")
         question = f"select data from blob where version in ({versions}) and substr(version, 1, length(:head)) = :head"
         found = self._rows(f"{question} limit 2", {"path": path, "head": prefix.lower()})
         return bytes(found[0][0]) if len(found) == 1 else None
@@ -228,12 +228,8 @@ class SqliteLedger:
         question = "select path, at from born where path in (select value from json_each(?))"
         return {str(path): float(at) for path, at in self._rows(question, (json.dumps(list(paths)),))}
 
-    def _one(self, question: str, *values: Any) -> Any:
-        rows = self._rows(question, values)
-        return rows[0][0] if rows else None
-
     def _rows(self, question: str, values: Any) -> list[Any]:
-        with self._alone, words("the history"):
+        with self._lock, translate_errors("the history"):
             return self._db.execute(question, values).fetchall()
 
     # Forgetting
@@ -241,8 +237,8 @@ class SqliteLedger:
     def purge(self, path: str) -> int:
         with self._transaction() as db:
             names = json.dumps(sorted(_names_of(db, path)))
-            theirs = _versions("path in (select value from json_each(:names))")
-            needed = _versions("change in (select seq from change where state = 'recorded')")
+            theirs = _versions_sql("path in (select value from json_each(:names))")
+            needed = _versions_sql("change in (select seq from change where state = 'recorded')")
             db.execute(f"delete from blob where version in ({theirs}) and version not in ({needed})", {"names": names})
             gone = db.changes()
         self._sync()
@@ -250,18 +246,18 @@ class SqliteLedger:
         return gone
 
     def trim(self, *, keep_days: float, keep_bytes: int, now: float) -> None:
-        with self._alone, words("the history"):
-            old = self._one("select max(seq) from change where at < ?", now - keep_days * 86_400)
-            cut = max(old or 0, _over(self._db, keep_bytes))
+        with self._lock, translate_errors("the history"):
+            old = self._db.execute("select max(seq) from change where at < ?", (now - keep_days * 86_400,)).get
+            cut = max(old or 0, _find_cut(self._db, keep_bytes))
         if not cut:
             return  # as on most days: nobody else had to wait
         with self._transaction() as db:
             db.execute("delete from change where seq <= ? and state <> 'recorded'", (cut,))
-            db.execute(f"delete from blob where version not in ({_versions('true')})")
+            db.execute(f"delete from blob where version not in ({_versions_sql('true')})")
         self._checkpoint()
 
     def _checkpoint(self) -> None:
-        with self._alone, words("the history"):
+        with self._lock, translate_errors("the history"):
             try:
                 self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
             except apsw.BusyError:
@@ -272,7 +268,7 @@ class SqliteLedger:
         log is synced."""
         from notewright.disk_sync import Sync
 
-        with words("the history"):
+        with translate_errors("the history"):
             sync = Sync(os.open(self._log, os.O_RDONLY | os.O_CLOEXEC), whole=False) if self._log else None
             try:
                 meanwhile()
@@ -283,33 +279,33 @@ class SqliteLedger:
     @contextmanager
     def _transaction(self) -> Iterator[apsw.Connection]:
         """All of it or none; on disk with the next `_sync`."""
-        with self._alone, words("the history"):
+        with self._lock, translate_errors("the history"):
             self._db.execute("begin immediate")
             try:
                 yield self._db
                 self._db.execute("commit")
-                self._own += 1
+                self._own_commits += 1
             except BaseException:
                 if self._db.in_transaction:
                     self._db.execute("rollback")
                 raise
 
 
-def _versions(of: str) -> str:
+def _versions_sql(of: str) -> str:
     """The versions named by some steps, before and after."""
     sides = (f"select {side} from step where {side} is not null and {of}" for side in ("before", "after"))
     return " union ".join(sides)
 
 
-def _put_change(db: apsw.Connection, change: Change) -> None:
+def _insert_change(db: apsw.Connection, change: Change) -> None:
     actor = change.actor
     db.execute(
         f"insert into change({_CHANGE}) values(null, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (change.id, change.at, actor.user, actor.client, actor.surface, actor.tool, change.summary,
-         change.state, change.undone_by, _json(change.emptied), _json(change.made)),
+         change.state, change.undone_by, _to_json(change.emptied), _to_json(change.made)),
     )  # fmt: skip
     seq = db.last_insert_rowid()
-    _put_steps(db, seq, change.steps)
+    _insert_steps(db, seq, change.steps)
     if change.undoes:
         db.executemany("insert into undo values(?, ?)", [(seq, undone) for undone in change.undoes])
     old = [(step.path, step.modified) for step in change.steps if step.modified is not None]
@@ -317,16 +313,16 @@ def _put_change(db: apsw.Connection, change: Change) -> None:
         db.executemany("insert or ignore into born values(?, ?)", old)  # true whatever becomes of the change
 
 
-def _json(folders: tuple[str, ...]) -> str:
+def _to_json(folders: tuple[str, ...]) -> str:
     return json.dumps(folders) if folders else "[]"
 
 
-def _put_steps(db: apsw.Connection, seq: int, steps: tuple[Step, ...]) -> None:
+def _insert_steps(db: apsw.Connection, seq: int, steps: tuple[Step, ...]) -> None:
     rows = [(seq, place, step.path, step.before, step.after, step.source) for place, step in enumerate(steps)]
     db.executemany("insert into step values(?, ?, ?, ?, ?, ?)", rows)
 
 
-def _steps(db: apsw.Connection, seq: int) -> tuple[Step, ...]:
+def _read_steps(db: apsw.Connection, seq: int) -> tuple[Step, ...]:
     rows = db.execute("select path, before, after, source from step where change = ? order by place", (seq,))
     return tuple(
         Step(NotePath(path), before, after, None if source is None else NotePath(source))
@@ -342,10 +338,10 @@ def _mark_undone(db: apsw.Connection, undoes: tuple[str, ...], change_id: str) -
         db.execute("update change set undone_by = ? where id = ?", (by, name))
         found = db.execute("select seq from change where id = ?", (name,)).fetchone()
         if found is not None:
-            marks += [(undone, name if by is None else None) for undone in _undoes(db, found[0])]
+            marks += [(undone, name if by is None else None) for undone in _read_undoes(db, found[0])]
 
 
-def _undoes(db: apsw.Connection, seq: int) -> tuple[str, ...]:
+def _read_undoes(db: apsw.Connection, seq: int) -> tuple[str, ...]:
     return tuple(str(name) for (name,) in db.execute("select undone from undo where change = ?", (seq,)))
 
 
@@ -353,7 +349,7 @@ def _is_new(step: Step) -> bool:
     return step.before is None and step.after is not None
 
 
-def _mark_born(db: apsw.Connection, steps: Iterable[Step], at: float, *, restores: bool) -> None:
+def _set_birth_times(db: apsw.Connection, steps: Iterable[Step], at: float, *, restores: bool) -> None:
     """A new note is born now; a moved one keeps its time, and one that undo brings back has kept it."""
     for step in filter(_is_new, steps):
         if step.source is not None:
@@ -379,7 +375,7 @@ def _names_of(db: apsw.Connection, path: str) -> set[str]:
     return names
 
 
-def _over(db: apsw.Connection, keep_bytes: int) -> int:
+def _find_cut(db: apsw.Connection, keep_bytes: int) -> int:
     """The newest change to give up so that the bytes of all later ones fit; 0 where everything fits."""
     total = db.execute("select coalesce(sum(length(data)), 0) from blob").get
     if total <= keep_bytes:

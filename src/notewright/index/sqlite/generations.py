@@ -21,14 +21,14 @@ import apsw
 from notewright.errors import Busy, Unavailable
 from notewright.index.sqlite.schema import VERSION, new_index
 from notewright.locks import EXCLUSIVE, SHARED, lock_file, lock_in_turn
-from notewright.sqlite_file import words
+from notewright.sqlite_file import translate_errors
 
 Identity = tuple[int, int]  # device and inode of an index file: another one is another generation
 STALE_SECONDS = 7 * 86400.0  # a generation nobody points to, or of another form, that was not touched for so long
 LOOK_SECONDS = 0.1  # who looks how far a build is holds its lock for an instant
 FOREVER_SECONDS = 1e9
 _TRIES = 20  # so often somebody may delete an index while it is begun
-in_words = words("the index", "cache")
+in_words = translate_errors("the index", "cache")
 
 
 class Generations:

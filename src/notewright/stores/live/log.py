@@ -21,7 +21,7 @@ from pycrdt import Doc, get_state, merge_updates
 
 from notewright.errors import Unavailable
 from notewright.notes.path import NotePath
-from notewright.sqlite_file import open_file, set_up, words
+from notewright.sqlite_file import open_file, set_up, translate_errors
 
 log = logging.getLogger(__name__)
 
@@ -216,7 +216,7 @@ class LiveLog:
     def run(self, work: Work[_Answer]) -> _Answer:
         """Done and on the disk when it returns."""
         done: Future[_Answer] = self._submit(work, urgent=True)
-        with words(_WHAT):
+        with translate_errors(_WHAT):
             return done.result()
 
     def _submit(self, work: Work[Any], *, urgent: bool = False, keep: bool = False) -> "Future[Any]":
