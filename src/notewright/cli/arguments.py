@@ -1,4 +1,4 @@
-"""From what was typed to what the engine is asked with: the configuration, the workspace, times."""
+"""Parsed arguments as values for the engine: the configuration, the workspace, times."""
 
 import argparse
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from notewright.config.load import CommandLine, Config, WorkspaceConfig, load, p
 from notewright.errors import Invalid, Problem
 from notewright.notes.times import parse_duration, parse_time
 
-_TIMES = {
+_TIME_HINTS = {
     "since": ("a time", "write 2026-05-04, 2026-05-04T10:00:00Z, 30m, 2h or 3d"),
     "expires": ("a time to come", "write 90d, 12h, 2027-01-31 or 2027-01-31T10:00:00Z"),
 }
@@ -19,14 +19,14 @@ _TIMES = {
 def load_config(
     args: argparse.Namespace, locations: tuple[str, ...] = (), flags: Mapping[str, Any] | None = None
 ) -> Config:
-    """The Config these flags ask for. What is wrong with it is wrong usage."""
+    """The Config these flags ask for; what is wrong with it is wrong usage."""
     with refuse_as_usage(args):
         return load(CommandLine(locations, args.config, {"state": args.state, **(flags or {})}))
 
 
 @contextmanager
 def refuse_as_usage(args: argparse.Namespace) -> Iterator[None]:
-    """What is refused here was typed wrongly."""
+    """Report a Problem raised inside as wrong usage, with exit code 2."""
     try:
         yield
     except Problem:
@@ -64,6 +64,6 @@ def parse_moment(raw: str, zone: tzinfo, now: float, what: str = "since") -> flo
         return now - span if what == "since" else now + span
     at = parse_time(raw, zone)
     if at is None:
-        called, hint = _TIMES[what]
+        called, hint = _TIME_HINTS[what]
         raise Invalid(f"{raw!r} is not {called}", hint=hint, what=what)
     return at

@@ -21,43 +21,43 @@ from notewright.config.clients import CLIENTS, ClientEntry, toml_table
 from notewright.config.load import UserFolders, user_folders
 from notewright.errors import Invalid, NotFound
 
-# Folders of environments that `uvx` and `pipx run` throw away some day: there the client is told to use the runner too.
-PASSING = {"/archive-v0/": ("uvx", "notewright"), "/pipx/.cache/": ("pipx", "run", "notewright")}
+# Folders of environments that `uvx` and `pipx run` delete some day: there the client is given the runner instead.
+TEMPORARY_ENVIRONMENTS = {"/archive-v0/": ("uvx", "notewright"), "/pipx/.cache/": ("pipx", "run", "notewright")}
 
 
 def client(args: argparse.Namespace) -> int:
     """Print the configuration of a client, or write it."""
     user = user_folders()
     chosen = CLIENTS[args.client]
-    file, entry = chosen.file(user), chosen.started(_command(args, _locations(args, user)))
-    told = {"client": args.client, "file": str(file)}
+    file, entry = chosen.file(user), chosen.started(_build_command(args, _locations(args, user)))
+    record = {"client": args.client, "file": str(file)}
     if not args.write:
         text = chosen.text(args.name, entry)
         belongs = f"This belongs into {file}; --write puts it there"
-        printing.print_answer(args, told | {"text": text, "written": False}, [text], belongs)
+        printing.print_answer(args, record | {"text": text, "written": False}, [text], belongs)
         return 0
     backup = put(file, chosen.key, args.name, entry)
     kept = str(backup) if backup else None
     line = f"{args.name} is in {file}" + (f"; as it was before: {kept}" if kept else "")
-    printing.print_answer(args, told | {"written": True, "backup": kept}, [line], "Start the client again to have it")
+    printing.print_answer(args, record | {"written": True, "backup": kept}, [line], "Start the client again to have it")
     return 0
 
 
 # ---- what the client is to start ----------------------------------------------------------------------
 
 
-def _command(args: argparse.Namespace, locations: Sequence[str]) -> list[str]:
+def _build_command(args: argparse.Namespace, locations: Sequence[str]) -> list[str]:
     """With absolute paths: a client starts it in a folder of its own choice."""
-    command = [*_program(), "serve", *locations]
+    command = [*_find_program(), "serve", *locations]
     command += ["--surface", args.surface] if args.surface else []
     command += ["--config", os.path.abspath(args.config)] if args.config else []
     command += ["--state", os.path.abspath(args.state)] if args.state else []
     return command + (["--read-only"] if args.read_only else [])
 
 
-def _program() -> list[str]:
+def _find_program() -> list[str]:
     beside = Path(sys.executable).parent / "notewright"
-    for folder, runner in PASSING.items():
+    for folder, runner in TEMPORARY_ENVIRONMENTS.items():
         if folder in beside.as_posix() and (found := shutil.which(runner[0])):
             return [found, *runner[1:]]
     found = str(beside) if beside.is_file() else shutil.which("notewright")
@@ -71,7 +71,7 @@ def _locations(args: argparse.Namespace, user: UserFolders) -> list[str]:
     flags = {"surface": args.surface, "read_only": args.read_only}
     config = load_config(args, raw, flags)
     if not config.workspaces:
-        raw = (_notes_near(args, user),)
+        raw = (_find_notes(args, user),)
         config = load_config(args, raw, flags)
     elif not raw:
         return []  # the file that is handed on names them
@@ -80,7 +80,7 @@ def _locations(args: argparse.Namespace, user: UserFolders) -> list[str]:
     return [f"{name}={workspace.location}" if name else workspace.location for name, workspace in pairs]
 
 
-def _notes_near(args: argparse.Namespace, user: UserFolders) -> str:
+def _find_notes(args: argparse.Namespace, user: UserFolders) -> str:
     here = Path.cwd()
     if (here / ".obsidian").is_dir() or any(here.glob("*.md")) or any(here.glob("*/*.md")):
         return str(here)
@@ -110,13 +110,17 @@ def obsidian_vaults(user: UserFolders) -> list[str]:
 
 
 def put(file: Path, key: str, name: str, entry: ClientEntry) -> Path | None:
-    """Put an entry into a client's file and keep everything else in it; where the old file was kept, if it changed."""
+    """Put an entry into a client's file and keep everything else in it. The path of the backup, if the file changed."""
     file = Path(os.path.realpath(file))
     old = file.read_text(encoding="utf-8") if file.exists() else ""
-    new = _with_toml(old, name, entry) if file.suffix == ".toml" else _with_json(file, old, key, name, entry)
+    new = _add_to_toml(old, name, entry) if file.suffix == ".toml" else _add_to_json(file, old, key, name, entry)
     if new == old:
         return None
-    backup = _backup(file) if old else None
+    backup = None
+    if old:
+        names = (file.with_name(f"{file.name}.backup-{number}") for number in itertools.count(1))
+        backup = next(name for name in names if not name.exists())
+        shutil.copy2(file, backup)
     file.parent.mkdir(parents=True, exist_ok=True)
     beside = file.with_name(f".{file.name}.notewright")
     beside.write_text(new, encoding="utf-8")
@@ -126,14 +130,7 @@ def put(file: Path, key: str, name: str, entry: ClientEntry) -> Path | None:
     return backup
 
 
-def _backup(file: Path) -> Path:
-    names = (file.with_name(f"{file.name}.backup-{number}") for number in itertools.count(1))
-    place = next(place for place in names if not place.exists())
-    shutil.copy2(file, place)
-    return place
-
-
-def _with_json(file: Path, old: str, key: str, name: str, entry: ClientEntry) -> str:
+def _add_to_json(file: Path, old: str, key: str, name: str, entry: ClientEntry) -> str:
     text = old.removeprefix("\ufeff")
     by_hand = "put the lines in by hand, as printed without --write"
     try:
@@ -147,9 +144,9 @@ def _with_json(file: Path, old: str, key: str, name: str, entry: ClientEntry) ->
         raise Invalid(f"{file} is not JSON that we can add to ({error})", hint=by_hand, what="client") from None
 
 
-def _with_toml(old: str, name: str, entry: ClientEntry) -> str:
+def _add_to_toml(old: str, name: str, entry: ClientEntry) -> str:
     """The text with our table in place of an older one, or after everything else. Other lines stay as they are."""
-    before = _parsed(old)
+    before = _parse_toml(old)
     table = toml_table(name, entry)
     head = rf"^\[\s*mcp_servers\s*\.\s*(?:{re.escape(name)}|\"{re.escape(name)}\")\s*\][^\n]*\n?"
     found = re.search(head + r"(?:(?!\s*\[)[^\n]*\n?)*", old, re.MULTILINE)
@@ -159,14 +156,14 @@ def _with_toml(old: str, name: str, entry: ClientEntry) -> str:
         new = old[: found.start()] + table + "\n" + ("\n" + rest if rest else "") + old[found.end() :]
     else:
         new = f"{old.rstrip()}\n\n{table}\n".lstrip()
-    after = _parsed(new)
+    after = _parse_toml(new)
     expected = before | {"mcp_servers": before.get("mcp_servers", {}) | {name: entry}}
     if after != expected:
         raise Invalid("the file is laid out in a way we cannot add to", hint="put the printed lines in by hand")
     return old if before == after else new
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _parse_toml(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except ValueError as error:

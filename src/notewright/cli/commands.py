@@ -23,7 +23,7 @@ from notewright.notes.path import NotePath
 if TYPE_CHECKING:
     from notewright.engine.workspace import Workspace
 
-MAX_WAIT_SECONDS = 3600.0  # seconds a command waits for a first index; it says how far it is
+MAX_WAIT_SECONDS = 3600.0  # that a command waits for a first index, showing its progress
 
 
 def search(args: argparse.Namespace) -> None:
@@ -31,11 +31,15 @@ def search(args: argparse.Namespace) -> None:
     from notewright.engine.find.search import search as search_notes
 
     with open_chosen_workspace(args, reads=True) as ws:
-        query = parse_query(" ".join(args.words))
+        query, folder = parse_query(" ".join(args.words)), ""
+        if args.folder:
+            from notewright.engine.read import folder_path  # which a search without one does not load
+
+            folder = folder_path(ws, strip_root(ws, args.folder))
         since = _since(ws, args)
         query = replace(
             query,
-            folder=_folder(ws, args.folder) if args.folder else "",
+            folder=folder,
             tags=(*query.tags, *(tag.removeprefix("#") for tag in args.tag)),
             since_ns=None if since is None else int(since * 1e9),
             limit=args.limit,
@@ -73,7 +77,7 @@ def links(args: argparse.Namespace) -> None:
 
 def rename(args: argparse.Namespace) -> None:
     from notewright.engine.move import move, rename_heading, rename_tag
-    from notewright.engine.read import locate
+    from notewright.engine.read import folder_path, locate
 
     with open_chosen_workspace(args) as ws:
         if args.tag:
@@ -84,14 +88,19 @@ def rename(args: argparse.Namespace) -> None:
             path = locate(ws, strip_root(ws, args.heading))
             done = rename_heading(ws, path, args.old, args.new, dry_run=args.dry_run)
             return printing.print_renamed(done, (f"{path}#{args.old}", f"{path}#{args.new}"), "link", args)
-        note = _note_or_folder(ws, strip_root(ws, args.old))
-        moved = move(ws, note, _new_place(ws, note, args.new), dry_run=args.dry_run)
+        raw = strip_root(ws, args.old)
+        try:
+            old_path = locate(ws, raw)
+        except NotFound as missing:
+            try:
+                old_path = NotePath(folder_path(ws, raw))
+            except NotFound:
+                raise missing from None
+        # a bare name stays in the folder; what has a slash is a path from the top
+        beside = old_path.folder and "/" not in args.new
+        new_path = f"{old_path.folder}/{args.new}" if beside else strip_root(ws, args.new)
+        moved = move(ws, old_path, new_path, dry_run=args.dry_run)
         printing.print_renamed(moved, (moved.old, moved.new), "link", args)
-
-
-def _new_place(ws: Workspace, old: NotePath, new: str) -> str:
-    """A bare name stays in the folder; what has a slash is a path from the top."""
-    return f"{old.folder}/{new}" if old.folder and "/" not in new else strip_root(ws, new)
 
 
 def check(args: argparse.Namespace) -> int:
@@ -105,13 +114,17 @@ def check(args: argparse.Namespace) -> int:
 
 def log(args: argparse.Namespace) -> None:
     from notewright.engine.changes.history import diff_change, find_change, list_changes, purge
+    from notewright.engine.read import locate
 
     with open_chosen_workspace(args, indexed=False, follow=args.path is not None, reads=True) as ws:
         if args.change:
-            change = find_change(ws, _whole_id(ws, args.change))
+            change = find_change(ws, _complete_id(ws, args.change))
             printing.print_difference(change, diff_change(ws, change.id), ws, args)
             return
-        path = None if args.path is None else _path_of_past(ws, strip_root(ws, args.path))
+        path = None if args.path is None else strip_root(ws, args.path)
+        if path is not None:
+            with suppress(NotFound):  # a note that is gone is known by its path alone
+                path = locate(ws, path)
         if args.forget and path is not None:
             printing.print_forgotten(path, purge(ws, path), args)
             return
@@ -125,7 +138,7 @@ def undo(args: argparse.Namespace) -> None:
 
     with open_chosen_workspace(args) as ws:
         if args.change:
-            undone = undo_change(ws, _whole_id(ws, args.change), dry_run=args.dry_run)
+            undone = undo_change(ws, _complete_id(ws, args.change), dry_run=args.dry_run)
         else:
             undone = undo_since(ws, _since(ws, args) or 0.0, client=args.client, dry_run=args.dry_run)
         printing.print_undone(undone, ws, args)
@@ -136,7 +149,7 @@ def index(args: argparse.Namespace) -> None:
     with open_chosen_workspace(args, indexed=not args.rebuild) as ws:
         if args.rebuild:
             with suppress(Unavailable):  # an index that waits for notes that vanished: the folder is taken as it is
-                _until_ready(ws)
+                _wait_until_ready(ws)
             with printing.show_progress() as report:
                 ws.follower.rebuild(report)
         notes, others = ws.index.count()
@@ -150,8 +163,8 @@ def index(args: argparse.Namespace) -> None:
 def open_chosen_workspace(
     args: argparse.Namespace, *, indexed: bool = True, follow: bool = True, reads: bool = False
 ) -> Iterator[Workspace]:
-    """The workspace that was named, asked by this person, its index ready; `follow`: or on the way to be. `reads`: for
-    a command that writes nothing, so that nobody needs to know who."""
+    """Open the workspace that was named, for this person, and wait for its index. `follow`: the index is brought up to
+    date. `reads`: the command writes nothing, so the history needs no name."""
     workspace, config = choose_workspace(args)
     around = None if args.workspace else opening.enclosing(workspace.location, config)
     if around is not None:
@@ -162,21 +175,21 @@ def open_chosen_workspace(
     ws = opening.open_workspace(workspace, config, watch=False, follow=follow, reads=reads)
     try:
         if indexed and not isinstance(ws.follower, IdleFollower):
-            _until_ready(ws)
+            _wait_until_ready(ws)
         yield ws if reads else ws.by(Actor(opening.user(), "notewright", "cli", args.command))
     finally:
         opening.close_workspace(ws)
 
 
-def _until_ready(ws: Workspace) -> None:
-    """Wait for the index; a first one of many notes takes a while and shows how far it is."""
+def _wait_until_ready(ws: Workspace) -> None:
+    """Wait for the index, with a progress bar if it takes long, as the first one of many notes does."""
     from notewright.engine.indexing.large_notes import wait_for_texts
 
     try:
         return wait_for_texts(ws, 0.5)
     except Indexing:
         pass
-    until, said = time.monotonic() + MAX_WAIT_SECONDS, False
+    until, is_told = time.monotonic() + MAX_WAIT_SECONDS, False
     with printing.show_progress() as report:
         while True:
             try:
@@ -184,9 +197,9 @@ def _until_ready(ws: Workspace) -> None:
             except Indexing as still:
                 ws.follower.refuse_if_lost()  # Unavailable where the notes are gone
                 stale = ws.follower.progress().stale
-                if stale and not said:
+                if stale and not is_told:
                     print(f"notewright: {stale}", file=sys.stderr, flush=True)
-                    said = True
+                    is_told = True
                 if time.monotonic() > until:
                     raise
                 report(still.details.get("done") or 0, still.details.get("total"))
@@ -196,13 +209,7 @@ def _since(ws: Workspace, args: argparse.Namespace) -> float | None:
     return None if args.since is None else parse_moment(args.since, ws.timezone, ws.clock())
 
 
-def _folder(ws: Workspace, raw: str) -> str:
-    from notewright.engine.read import folder_path  # which a search without one does not load
-
-    return folder_path(ws, strip_root(ws, raw))
-
-
-def _whole_id(ws: Workspace, raw: str) -> str:
+def _complete_id(ws: Workspace, raw: str) -> str:
     """A change by its id or the beginning of one."""
     from notewright.engine.changes.history import list_changes
 
@@ -211,33 +218,10 @@ def _whole_id(ws: Workspace, raw: str) -> str:
 
 
 def strip_root(ws: Workspace, raw: str) -> str:
-    """A path as people type or complete it in a shell, relative to the workspace: without `./`, and without the way to
-    the workspace."""
+    """A path as people type or complete it in a shell, without `./` and without the path of the workspace before it."""
     objects = ws.store.objects
     root = (objects.location if objects is not None else ws.store.full_path(NotePath("")).rstrip("/")) + "/"
     inside = raw[len(root) :] if raw.startswith(root) else raw
     while inside.startswith("./"):
         inside = inside[2:].lstrip("/")
     return inside
-
-
-def _note_or_folder(ws: Workspace, raw: str) -> NotePath:
-    from notewright.engine.read import folder_path, locate
-
-    try:
-        return locate(ws, raw)
-    except NotFound as missing:
-        try:
-            return NotePath(folder_path(ws, raw))
-        except NotFound:
-            raise missing from None
-
-
-def _path_of_past(ws: Workspace, raw: str) -> str:
-    """A note that is there, or one that was and is known by its path alone."""
-    from notewright.engine.read import locate
-
-    try:
-        return locate(ws, raw)
-    except NotFound:
-        return raw

@@ -8,19 +8,26 @@ import gc
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from notewright.cli.parser import parse
 
 GC_THRESHOLD = 20_000  # objects; Python's 700 would have them looked through a hundred times while modules are loaded
-_KEEPING = dict.fromkeys(("backup", "restore", "export", "import"), "backup")
-_OWNING = dict.fromkeys(("workspace", "move-workspace"), "workspaces")
-_MODULES = {"client": "clients", "serve": "serve", "token": "tokens", **_OWNING, **_KEEPING}
+_MODULES = {  # of the commands that are not in `commands`
+    **{
+        "client": "clients",
+        "serve": "serve",
+        "token": "tokens",
+        "workspace": "workspaces",
+        "move-workspace": "workspaces",
+    },
+    **dict.fromkeys(("backup", "restore", "export", "import"), "backup"),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code. As the program itself, without `argv`, a process that served nobody ends here."""
+    """Run one command and return its exit code. Without `argv`, as the program, all but `serve` end the process."""
     args = parse(argv)  # which prints help and ends, and needs nothing more for it
     if argv is not None:
         return _run(args)
@@ -38,7 +45,9 @@ def _run(args: argparse.Namespace) -> int:
     from notewright.errors import Problem
 
     try:
-        code = _function(args.command)(args) or 0
+        module = importlib.import_module(f"notewright.cli.{_MODULES.get(args.command, 'commands')}")
+        run_command = getattr(module, "import_" if args.command == "import" else args.command.replace("-", "_"))
+        code: int = run_command(args) or 0
         if sys.stdout is not None:
             sys.stdout.flush()
         return code
@@ -72,11 +81,3 @@ def obs_mcp() -> None:
         sys.exit(compose.serve(config))
     except Problem as problem:
         sys.exit(printing.describe(problem))
-
-
-def _function(command: str) -> Callable[[argparse.Namespace], int | None]:
-    """What a command does, loaded now: the function of its name, which returns an exit code unless it is 0."""
-    module = importlib.import_module(f"notewright.cli.{_MODULES.get(command, 'commands')}")
-    name = "import_" if command == "import" else command.replace("-", "_")
-    found: Callable[[argparse.Namespace], int | None] = getattr(module, name)
-    return found

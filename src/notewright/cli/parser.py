@@ -3,7 +3,7 @@
 import argparse
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from notewright import __version__
 
@@ -157,12 +157,12 @@ new place at once. KEY=VALUE says how a bucket is reached: endpoint, region, pat
 _SINCE = "2026-05-04, 2026-05-04T10:00:00Z, or so long ago: 30m, 2h, 3d"
 
 
-_ON_DISK = ("location", "target", "workspace", "state", "config", "to", "source", "into", "file")
+_PATH_ARGUMENTS = ("location", "target", "workspace", "state", "config", "to", "source", "into", "file")
 
 
-class _Shape(argparse.RawDescriptionHelpFormatter):
-    """As wide as the terminal, which is looked at when something is shown: argparse makes one for every option it is
-    told of, and would load `shutil` with all kinds of archives to ask how wide that is."""
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """As wide as the terminal, whose width is read when help is shown: argparse makes a formatter for every option, and
+    each would load `shutil` with all its archive formats to ask for the width."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=80)
@@ -178,18 +178,18 @@ class _Shape(argparse.RawDescriptionHelpFormatter):
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """The command and its options; exits with 2 and words when they are wrong."""
     words = sys.argv[1:] if argv is None else argv
-    parser, _ = _parser(words[0] if words else "--help")
+    parser, _ = _build_parser(words[0] if words else "--help")
     args = parser.parse_args(words)
-    _refuse_what_is_no_text(parser, args)
+    _refuse_other_than_text(parser, args)
     _refuse_contradictions(parser, args)
     return args
 
 
-def _refuse_what_is_no_text(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+def _refuse_other_than_text(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     """Folders and files of the system may have names of any bytes; everything else is compared with text. What a
     workspace may be called is said elsewhere."""
     for name, value in vars(args).items() if args.command != "workspace" else ():
-        if name == "locations" or (name in _ON_DISK and not isinstance(value, list)):
+        if name == "locations" or (name in _PATH_ARGUMENTS and not isinstance(value, list)):
             continue
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, str) and any("\ud800" <= letter <= "\udfff" for letter in one):
@@ -198,144 +198,140 @@ def _refuse_what_is_no_text(parser: argparse.ArgumentParser, args: argparse.Name
 
 def all_parsers() -> dict[str, argparse.ArgumentParser]:
     """Every command with its help, for the reference."""
-    return dict(_parser("")[1].choices)
+    return dict(_build_parser("")[1].choices)
 
 
-class _NameAlone(argparse.ArgumentParser):
-    """A command in the list of them, which is all that the help of all commands shows."""
+class _CommandWithoutOptions(argparse.ArgumentParser):
+    """A command without its options, for the list that `--help` shows."""
 
     def __init__(self, prog: str) -> None:
         pass
 
 
-def _parser(first: str) -> "tuple[argparse.ArgumentParser, argparse._SubParsersAction[argparse.ArgumentParser]]":
-    """What can be typed, as far as it is needed after this first word: argparse takes longer for the options of all
-    commands than a search does."""
-    parser = argparse.ArgumentParser("notewright", description=_START, formatter_class=_Shape, allow_abbrev=False)
+def _build_parser(first: str) -> "tuple[argparse.ArgumentParser, argparse._SubParsersAction[argparse.ArgumentParser]]":
+    """The parser with as much as is needed after this first word: argparse takes longer for the options of all commands
+    than a search does."""
+    parser = argparse.ArgumentParser(
+        "notewright", description=_START, formatter_class=_HelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("--version", action="version", version=f"notewright {__version__}")
-    kind = _NameAlone if first in ("-h", "--help", "--version") else argparse.ArgumentParser
+    kind = _CommandWithoutOptions if first in ("-h", "--help", "--version") else argparse.ArgumentParser
     commands = parser.add_subparsers(
         prog="notewright", dest="command", metavar="COMMAND", required=True, parser_class=kind
     )
     for name in [first] if first in _COMMANDS else _COMMANDS:
-        line, examples, add_options = _COMMANDS[name]
-        if kind is _NameAlone:
+        line, examples = _COMMANDS[name]
+        if kind is _CommandWithoutOptions:
             commands.add_parser(name, help=line)
             continue
         description = f"{line[0].upper()}{line[1:]}.\n\n{examples}".strip()
-        made = commands.add_parser(name, help=line, description=description, formatter_class=_Shape, allow_abbrev=False)
-        if name not in _WITHOUT_WORKSPACE:
+        made = commands.add_parser(
+            name, help=line, description=description, formatter_class=_HelpFormatter, allow_abbrev=False
+        )
+        if name not in _WITHOUT_COMMON_OPTIONS:
             made.add_argument("--workspace", metavar="NAME|LOCATION", help=_CHOSEN)
             made.add_argument("--json", action="store_true", help="answer with one JSON document")
         made.add_argument("--state", metavar="DIR", help="keep the ledger in DIR/state and the index in DIR/cache")
         made.add_argument("--config", metavar="FILE", help="a configuration file (TOML)")
-        add_options(made)
+        _add_options(name, made)
     return parser, commands
 
 
-def _serve_options(serve: argparse.ArgumentParser) -> None:
-    serve.add_argument("locations", nargs="*", metavar="[NAME=]LOCATION", help="the notes to serve")
-    serve.add_argument("--surface", action="append", metavar="NAME", help="the tools to offer (default: notes)")
-    serve.add_argument("--http", metavar="[HOST:]PORT", help="serve over HTTP (default host: 127.0.0.1)")
-    serve.add_argument("--read-only", action="store_true", default=None, help="take no writes")
-    serve.add_argument("--no-rate-limits", action="store_true", help="lift the call limits of the dialects")
-    serve.add_argument("--workers", type=_number, metavar="N", help="processes that answer over HTTP")
+def _add_options(name: str, command: argparse.ArgumentParser) -> None:
+    """The options of one command."""
+    add = command.add_argument
+    match name:
+        case "serve":
+            add("locations", nargs="*", metavar="[NAME=]LOCATION", help="the notes to serve")
+            add("--surface", action="append", metavar="NAME", help="the tools to offer (default: notes)")
+            add("--http", metavar="[HOST:]PORT", help="serve over HTTP (default host: 127.0.0.1)")
+            add("--read-only", action="store_true", default=None, help="take no writes")
+            add("--no-rate-limits", action="store_true", help="lift the call limits of the dialects")
+            add("--workers", type=_positive, metavar="N", help="processes that answer over HTTP")
+        case "client":
+            add("client", choices=CLIENTS, metavar="CLIENT", help=", ".join(CLIENTS))
+            add("locations", nargs="*", metavar="[NAME=]LOCATION", help="the notes to offer")
+            add("--write", action="store_true", help="put it into the client's file")
+            add("--surface", metavar="NAME", help="the tools to offer (default: notes)")
+            add("--read-only", action="store_true", default=None, help="take no writes")
+            add("--name", default="notewright", help="what the client calls the server")
+        case "search":
+            add("words", nargs="+", metavar="WORDS")
+            add("--folder", default="", help="only in this folder")
+            add("--tag", action="append", default=[], metavar="TAG", help="only with this tag; may be repeated")
+            add("--since", metavar="TIME", help=f"only notes changed since then: {_SINCE}")
+            add("--limit", type=_positive, default=10, metavar="N", help="at most so many (default: 10)")
+        case "grep":
+            add("pattern", metavar="PATTERN")
+            add("--folder", default="", help="only in this folder")
+            add("--glob", metavar="GLOB", help="only notes whose name or path matches")
+            add("-s", "--case-sensitive", action="store_true", help="tell capitals from small letters")
+            add("-F", "--fixed", action="store_true", help="PATTERN is plain text")
+            add("-w", "--word", action="store_true", help="whole words only")
+            add("-C", "--context", type=_count, default=0, metavar="N", help="show so many lines around each")
+            add("--all-files", action="store_true", help="look into every text file, not only notes")
+            add("--limit", type=_positive, default=200, metavar="N", help="at most so many lines (default: 200)")
+        case "links":
+            add("path", metavar="PATH", help="a path, a name or an alias")
+            add("--direction", choices=("in", "out", "both"), default="both")
+            add("--depth", type=_positive, default=1, metavar="N", help="follow links so many steps (default: 1)")
+        case "rename":
+            add("old", metavar="OLD")
+            add("new", metavar="NEW")
+            inside = command.add_mutually_exclusive_group()
+            inside.add_argument("--tag", action="store_true", help="OLD is a tag; those below it follow, in all notes")
+            inside.add_argument("--heading", metavar="NOTE", help="OLD is a heading of this note; links to it follow")
+            add("--dry-run", action="store_true", help="only say what would change")
+        case "log":
+            add("path", nargs="?", metavar="PATH", help="only changes of this note")
+            add("--change", metavar="ID", help="one change, as a diff")
+            add("--forget", action="store_true", help="forget the kept bytes of PATH; they cannot be undone then")
+            add("--since", metavar="TIME", help=f"only since then: {_SINCE}")
+            add("--client", metavar="NAME", help="only by this client")
+            add("--limit", type=_positive, default=20, metavar="N", help="at most so many (default: 20)")
+        case "undo":
+            add("change", nargs="?", metavar="ID", help="one change, as log shows it")
+            add("--since", metavar="TIME", help=f"everything since then: {_SINCE}")
+            add("--client", metavar="NAME", help="everything by this client")
+            add("--dry-run", action="store_true", help="only say what would change")
+        case "index":
+            add("--rebuild", action="store_true", help="rebuild it beside the one in use")
+        case "backup":
+            add(
+                "--to",
+                metavar="PLACE",
+                help="a folder or s3://bucket/prefix (default: backup.to of the configuration)",
+            )
+            add("--keep-days", type=_positive, metavar="N", help="for how many days they are kept (default: 30)")
+            add("--list", action="store_true", help="only show the backups there are")
+        case "restore":
+            add("date", nargs="?", metavar="DATE", help="the day of the backup (default: the newest)")
+            add("paths", nargs="*", metavar="PATH", help="only these notes and folders")
+            add("--from", dest="source", metavar="PLACE", help="where the backups are (default: backup.to)")
+            add("--into", metavar="PLACE", help="copy plain files into an empty folder or bucket instead")
+            add("--exact", action="store_true", help="delete what is not in the backup")
+            add("--dry-run", action="store_true", help="only say what would change")
+        case "export":
+            add("file", metavar="FILE.zip|-|s3://…")
+        case "import":
+            add("source", metavar="ZIP|LOCATION")
+            add("--under", default="", metavar="FOLDER", help="put them into this folder")
+            add("--overwrite", action="store_true", help="replace notes that are there")
+            add("--dry-run", action="store_true", help="only say what would come")
+        case "move-workspace":
+            add("workspace", metavar="NAME|LOCATION", help="the notes to move")
+            add("target", metavar="LOCATION", help="the new place: an empty folder, or s3://bucket/prefix")
+            add("settings", nargs="*", metavar="KEY=VALUE", help="how a bucket is reached")
+            add("--dry-run", action="store_true", help="only say what would be copied")
+            add("--json", action="store_true", help="answer with one JSON document")
+        case "token":
+            _add_token_commands(command)
+        case "workspace":
+            _add_workspace_commands(command)
 
 
-def _client_options(client: argparse.ArgumentParser) -> None:
-    client.add_argument("client", choices=CLIENTS, metavar="CLIENT", help=", ".join(CLIENTS))
-    client.add_argument("locations", nargs="*", metavar="[NAME=]LOCATION", help="the notes to offer")
-    client.add_argument("--write", action="store_true", help="put it into the client's file")
-    client.add_argument("--surface", metavar="NAME", help="the tools to offer (default: notes)")
-    client.add_argument("--read-only", action="store_true", default=None, help="take no writes")
-    client.add_argument("--name", default="notewright", help="what the client calls the server")
-
-
-def _search_options(search: argparse.ArgumentParser) -> None:
-    search.add_argument("words", nargs="+", metavar="WORDS")
-    search.add_argument("--folder", default="", help="only in this folder")
-    search.add_argument("--tag", action="append", default=[], metavar="TAG", help="only with this tag; may be repeated")
-    search.add_argument("--since", metavar="TIME", help=f"only notes changed since then: {_SINCE}")
-    search.add_argument("--limit", type=_number, default=10, metavar="N", help="at most so many (default: 10)")
-
-
-def _grep_options(grep: argparse.ArgumentParser) -> None:
-    grep.add_argument("pattern", metavar="PATTERN")
-    grep.add_argument("--folder", default="", help="only in this folder")
-    grep.add_argument("--glob", metavar="GLOB", help="only notes whose name or path matches")
-    grep.add_argument("-s", "--case-sensitive", action="store_true", help="tell capitals from small letters")
-    grep.add_argument("-F", "--fixed", action="store_true", help="PATTERN is plain text")
-    grep.add_argument("-w", "--word", action="store_true", help="whole words only")
-    grep.add_argument("-C", "--context", type=_count, default=0, metavar="N", help="show so many lines around each")
-    grep.add_argument("--all-files", action="store_true", help="look into every text file, not only notes")
-    grep.add_argument("--limit", type=_number, default=200, metavar="N", help="at most so many lines (default: 200)")
-
-
-def _links_options(links: argparse.ArgumentParser) -> None:
-    links.add_argument("path", metavar="PATH", help="a path, a name or an alias")
-    links.add_argument("--direction", choices=("in", "out", "both"), default="both")
-    links.add_argument("--depth", type=_number, default=1, metavar="N", help="follow links so many steps (default: 1)")
-
-
-def _rename_options(rename: argparse.ArgumentParser) -> None:
-    rename.add_argument("old", metavar="OLD")
-    rename.add_argument("new", metavar="NEW")
-    inside = rename.add_mutually_exclusive_group()
-    inside.add_argument("--tag", action="store_true", help="OLD is a tag; those below it follow, in all notes")
-    inside.add_argument("--heading", metavar="NOTE", help="OLD is a heading of this note; links to it follow")
-    rename.add_argument("--dry-run", action="store_true", help="only say what would change")
-
-
-def _log_options(log: argparse.ArgumentParser) -> None:
-    log.add_argument("path", nargs="?", metavar="PATH", help="only changes of this note")
-    log.add_argument("--change", metavar="ID", help="one change, as a diff")
-    log.add_argument("--forget", action="store_true", help="forget the kept bytes of PATH; they cannot be undone then")
-    log.add_argument("--since", metavar="TIME", help=f"only since then: {_SINCE}")
-    log.add_argument("--client", metavar="NAME", help="only by this client")
-    log.add_argument("--limit", type=_number, default=20, metavar="N", help="at most so many (default: 20)")
-
-
-def _undo_options(undo: argparse.ArgumentParser) -> None:
-    undo.add_argument("change", nargs="?", metavar="ID", help="one change, as log shows it")
-    undo.add_argument("--since", metavar="TIME", help=f"everything since then: {_SINCE}")
-    undo.add_argument("--client", metavar="NAME", help="everything by this client")
-    undo.add_argument("--dry-run", action="store_true", help="only say what would change")
-
-
-def _index_options(index: argparse.ArgumentParser) -> None:
-    index.add_argument("--rebuild", action="store_true", help="rebuild it beside the one in use")
-
-
-def _backup_options(backup: argparse.ArgumentParser) -> None:
-    backup.add_argument(
-        "--to", metavar="PLACE", help="a folder or s3://bucket/prefix (default: backup.to of the configuration)"
-    )
-    backup.add_argument("--keep-days", type=_number, metavar="N", help="for how many days they are kept (default: 30)")
-    backup.add_argument("--list", action="store_true", help="only show the backups there are")
-
-
-def _restore_options(restore: argparse.ArgumentParser) -> None:
-    restore.add_argument("date", nargs="?", metavar="DATE", help="the day of the backup (default: the newest)")
-    restore.add_argument("paths", nargs="*", metavar="PATH", help="only these notes and folders")
-    restore.add_argument("--from", dest="source", metavar="PLACE", help="where the backups are (default: backup.to)")
-    restore.add_argument("--into", metavar="PLACE", help="copy plain files into an empty folder or bucket instead")
-    restore.add_argument("--exact", action="store_true", help="delete what is not in the backup")
-    restore.add_argument("--dry-run", action="store_true", help="only say what would change")
-
-
-def _export_options(export: argparse.ArgumentParser) -> None:
-    export.add_argument("file", metavar="FILE.zip|-|s3://…")
-
-
-def _import_options(bring: argparse.ArgumentParser) -> None:
-    bring.add_argument("source", metavar="ZIP|LOCATION")
-    bring.add_argument("--under", default="", metavar="FOLDER", help="put them into this folder")
-    bring.add_argument("--overwrite", action="store_true", help="replace notes that are there")
-    bring.add_argument("--dry-run", action="store_true", help="only say what would come")
-
-
-def _token_options(token: argparse.ArgumentParser) -> None:
-    add, _, revoke = verbs = _verbs(token, _TOKEN_VERBS)
+def _add_token_commands(token: argparse.ArgumentParser) -> None:
+    add, _, revoke = verbs = _add_verbs(token, _TOKEN_VERBS)
     add.add_argument("name", metavar="NAME", help="whom it is for; shown in the history")
     several = "only for this; may be repeated, or several with commas"
     add.add_argument("--workspace", action="append", default=[], metavar="NAME", help=several)
@@ -347,26 +343,18 @@ def _token_options(token: argparse.ArgumentParser) -> None:
     )
     add.add_argument("--expires", metavar="TIME", help="is good until then: 90d, 12h, 2027-01-31")
     revoke.add_argument("name", metavar="NAME")
-    _share_options(verbs)
+    _add_shared_options(verbs)
 
 
-def _workspace_options(workspace: argparse.ArgumentParser) -> None:
-    add, _, rename, change, remove = verbs = _verbs(workspace, _WORKSPACE_VERBS)
+def _add_workspace_commands(workspace: argparse.ArgumentParser) -> None:
+    add, _, rename, change, remove = verbs = _add_verbs(workspace, _WORKSPACE_VERBS)
     add.add_argument("location", metavar="[NAME=]LOCATION", help="the folder or bucket, and what it is called")
     for one in (rename, change, remove):
         one.add_argument("name", metavar="NAME")
     rename.add_argument("new", metavar="NEW")
     add.add_argument("settings", nargs="*", metavar="KEY=VALUE")
     change.add_argument("settings", nargs="+", metavar="KEY=VALUE", help="KEY= takes a setting back")
-    _share_options(verbs)
-
-
-def _move_workspace_options(move: argparse.ArgumentParser) -> None:
-    move.add_argument("workspace", metavar="NAME|LOCATION", help="the notes to move")
-    move.add_argument("target", metavar="LOCATION", help="the new place: an empty folder, or s3://bucket/prefix")
-    move.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="how a bucket is reached")
-    move.add_argument("--dry-run", action="store_true", help="only say what would be copied")
-    move.add_argument("--json", action="store_true", help="answer with one JSON document")
+    _add_shared_options(verbs)
 
 
 _TOKEN_VERBS = {"add": "make a token", "list": "show all tokens", "revoke": "end a token, at once"}
@@ -379,51 +367,48 @@ _WORKSPACE_VERBS = {
 }
 
 
-def _verbs(command: argparse.ArgumentParser, lines: Mapping[str, str]) -> list[argparse.ArgumentParser]:
+def _add_verbs(command: argparse.ArgumentParser, lines: Mapping[str, str]) -> list[argparse.ArgumentParser]:
     verbs = command.add_subparsers(dest="what", metavar="|".join(lines), required=True)
     return [verbs.add_parser(verb, help=line, allow_abbrev=False) for verb, line in lines.items()]
 
 
-def _share_options(verbs: Sequence[argparse.ArgumentParser]) -> None:
+def _add_shared_options(verbs: Sequence[argparse.ArgumentParser]) -> None:
     for one in verbs:
         one.add_argument("--json", action="store_true", help="answer with one JSON document")
         one.add_argument("--state", metavar="DIR", default=argparse.SUPPRESS, help="as given to the server")
         one.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="as given to the server")
 
 
-# What each does in a line, examples, and what adds its own options.
-_COMMANDS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = {
-    "serve": ("serve notes to MCP clients", _PLACES, _serve_options),
-    "client": ("print or write the configuration of an MCP client", _CLIENT, _client_options),
-    "search": ("find notes by words", _SEARCH, _search_options),
-    "grep": ("find lines by a regular expression", _GREP, _grep_options),
-    "links": ("show the links to and from a note", _LINKS, _links_options),
+# What each does in a line, and examples.
+_COMMANDS = {
+    "serve": ("serve notes to MCP clients", _PLACES),
+    "client": ("print or write the configuration of an MCP client", _CLIENT),
+    "search": ("find notes by words", _SEARCH),
+    "grep": ("find lines by a regular expression", _GREP),
+    "links": ("show the links to and from a note", _LINKS),
     "rename": (
         "rename or move a note, an attachment or a folder with its links, or rename a tag or a heading",
         _RENAME,
-        _rename_options,
     ),
-    "log": ("show what was changed through Notewright, newest first", _LOG, _log_options),
-    "undo": ("take changes back", _UNDO, _undo_options),
+    "log": ("show what was changed through Notewright, newest first", _LOG),
+    "undo": ("take changes back", _UNDO),
     "check": (
         "report broken links, ambiguous and unportable names, bad frontmatter, and what the index has wrong",
         _CHECK,
-        lambda check: None,
     ),
-    "index": ("bring the index up to date", _INDEX, _index_options),
-    "backup": ("copy the notes to a folder or bucket, day by day", _BACKUP, _backup_options),
-    "restore": ("restore notes from a backup", _RESTORE, _restore_options),
-    "export": ("put all notes into a zip file or a bucket", _EXPORT, _export_options),
-    "import": ("import notes from a zip file, a folder or a bucket", _IMPORT, _import_options),
-    "token": ("make, list and revoke access tokens for HTTP", _TOKEN, _token_options),
+    "index": ("bring the index up to date", _INDEX),
+    "backup": ("copy the notes to a folder or bucket, day by day", _BACKUP),
+    "restore": ("restore notes from a backup", _RESTORE),
+    "export": ("put all notes into a zip file or a bucket", _EXPORT),
+    "import": ("import notes from a zip file, a folder or a bucket", _IMPORT),
+    "token": ("make, list and revoke access tokens for HTTP", _TOKEN),
     "workspace": (
         "add, list, rename, change and remove the workspaces that are served",
         _WORKSPACE,
-        _workspace_options,
     ),
-    "move-workspace": ("move the notes to another folder or bucket", _MOVE, _move_workspace_options),
+    "move-workspace": ("move the notes to another folder or bucket", _MOVE),
 }
-_WITHOUT_WORKSPACE = ("serve", "token", "workspace", "move-workspace")
+_WITHOUT_COMMON_OPTIONS = ("serve", "token", "workspace", "move-workspace")
 _CHOSEN = "the notes to use (default: the current folder)"
 
 
@@ -433,14 +418,14 @@ def _count(raw: str) -> int:
     return int(raw)
 
 
-def _number(raw: str) -> int:
+def _positive(raw: str) -> int:
     if _count(raw) == 0:
         raise argparse.ArgumentTypeError("it must be at least 1")
     return int(raw)
 
 
 def _refuse_contradictions(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """And settle what argparse cannot tell apart."""
+    """Refuse arguments that contradict each other, and tell apart what argparse cannot."""
     if args.command == "restore":
         is_date = re.compile(r"newest|\d{4}-\d{1,2}-\d{1,2}", re.ASCII).fullmatch
         if args.date is not None and not is_date(args.date):

@@ -16,8 +16,8 @@ if TYPE_CHECKING:  # printing a hit must not load what a rename needs
     from notewright.engine.changes.history import FileDiff, Undone
     from notewright.engine.check import Finding
     from notewright.engine.find.grep import Matches
-    from notewright.engine.find.links import LinkReport, ResolvedLink
-    from notewright.engine.find.search import Hit, Hits
+    from notewright.engine.find.links import LinkReport
+    from notewright.engine.find.search import Hits
     from notewright.engine.move import RenamedInside
     from notewright.engine.workspace import Workspace
     from notewright.errors import Problem
@@ -39,14 +39,14 @@ def print_answer(args: argparse.Namespace, document: dict[str, Any], lines: Iter
 
 
 def print_problem_document(problem: Problem) -> None:
-    said = {"code": problem.code, "message": problem.message, "hint": problem.hint}
-    print(json.dumps({"error": said}, ensure_ascii=False, indent=2))
+    error = {"code": problem.code, "message": problem.message, "hint": problem.hint}
+    print(json.dumps({"error": error}, ensure_ascii=False, indent=2))
 
 
 def describe(problem: Problem) -> str:
     """One line: what is wrong, and what to do."""
-    said = f"notewright: {problem.message.rstrip('.')}" + (f". {problem.hint}" if problem.hint else "")
-    return " ".join(said.split("\n"))
+    text = f"notewright: {problem.message.rstrip('.')}" + (f". {problem.hint}" if problem.hint else "")
+    return " ".join(text.split("\n"))
 
 
 def pluralize(count: int, thing: str) -> str:
@@ -62,31 +62,25 @@ def print_hits(found: Hits, ws: Workspace, args: argparse.Namespace) -> None:
         "total": found.total,
         "with_all": found.with_all,
         "cut": found.cut,
-        "hits": [_hit(hit) for hit in found.items],
+        "hits": [
+            {name: getattr(hit, name) for name in ("path", "title", "heading", "line", "snippet")}
+            | {"score": round(hit.score, 4), "modified": format_utc(hit.modified_ns / 1e9)}
+            for hit in found.items
+        ],
         "nearest": list(found.nearest),
     }
-    lines = [line for number, hit in enumerate(found.items, 1) for line in _hit_lines(number, hit, ws)]
-    print_answer(args, document, lines, _hits_summary(found))
-
-
-def _hit(hit: Hit) -> dict[str, Any]:
-    told = {name: getattr(hit, name) for name in ("path", "title", "heading", "line", "snippet")}
-    return told | {"score": round(hit.score, 4), "modified": format_utc(hit.modified_ns / 1e9)}
-
-
-def _hit_lines(number: int, hit: Hit, ws: Workspace) -> Iterator[str]:
-    day = datetime.fromtimestamp(hit.modified_ns / 1e9, ws.timezone).date()
-    section = f" › {hit.heading}" if hit.heading else ""
-    yield f"{number}. {hit.path}{section} (L{hit.line}, {day})"
-    if hit.snippet:
-        yield f"   {hit.snippet}"
-
-
-def _hits_summary(found: Hits) -> str:
-    if not found.items:
-        near = f"; near are {', '.join(found.nearest)}" if found.nearest else ""
-        return f"Nothing found{near}"
-    return f"{pluralize(found.with_all, 'note')} with all the words, {found.total:,} with any of them"
+    lines = []
+    for number, hit in enumerate(found.items, 1):
+        day = datetime.fromtimestamp(hit.modified_ns / 1e9, ws.timezone).date()
+        section = f" › {hit.heading}" if hit.heading else ""
+        lines.append(f"{number}. {hit.path}{section} (L{hit.line}, {day})")
+        if hit.snippet:
+            lines.append(f"   {hit.snippet}")
+    if found.items:
+        summary = f"{pluralize(found.with_all, 'note')} with all the words, {found.total:,} with any of them"
+    else:
+        summary = "Nothing found" + (f"; near are {', '.join(found.nearest)}" if found.nearest else "")
+    print_answer(args, document, lines, summary)
 
 
 def print_matches(found: Matches, args: argparse.Namespace) -> None:
@@ -111,16 +105,12 @@ def print_matches(found: Matches, args: argparse.Namespace) -> None:
         summary += f"; {len(found.items):,} shown, --limit shows more"
     if found.late:
         summary += "; stopped, because it took too long"
-    print_answer(args, document, _match_lines(found), summary)
-
-
-def _match_lines(found: Matches) -> Iterator[str]:
+    lines = []
     for item in found.items:
-        for line, text in enumerate(item.before, item.line - len(item.before)):
-            yield f"{item.path}-{line}- {text}"
-        yield f"{item.path}:{item.line}: {item.text}"
-        for line, text in enumerate(item.after, item.line + 1):
-            yield f"{item.path}-{line}- {text}"
+        lines += [f"{item.path}-{n}- {text}" for n, text in enumerate(item.before, item.line - len(item.before))]
+        lines.append(f"{item.path}:{item.line}: {item.text}")
+        lines += [f"{item.path}-{n}- {text}" for n, text in enumerate(item.after, item.line + 1)]
+    print_answer(args, document, lines, summary)
 
 
 def print_links(report: LinkReport, args: argparse.Namespace) -> None:
@@ -130,15 +120,12 @@ def print_links(report: LinkReport, args: argparse.Namespace) -> None:
         "outgoing": [link.record() for link in report.outgoing],
     }
     lines = [f"{link.source}:{link.line}: {link.sentence.with_ellipses}" for link in report.incoming]
-    lines += [f"{link.source}:{link.line}: {_leads(link)}" for link in report.outgoing]
+    for link in report.outgoing:
+        mark = "" if link.status == "ok" else f" ({link.status})"
+        lines.append(f"{link.source}:{link.line}: {link.target}{link.subpath} → {link.path or 'nothing'}{mark}")
     summary = f"{report.path}: {len(report.incoming)} in, {len(report.outgoing)} out"
     broken = sum(link.status == "broken" for link in report.outgoing)
     print_answer(args, document, lines, summary + (f", {broken} broken" if broken else ""))
-
-
-def _leads(link: ResolvedLink) -> str:
-    mark = "" if link.status == "ok" else f" ({link.status})"
-    return f"{link.target}{link.subpath} → {link.path or 'nothing'}{mark}"
 
 
 # ---- changing -----------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ def _add(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     now = time.time()
     with refuse_as_usage(args):
         grant = Grant(
-            workspaces=tuple(dict.fromkeys(_workspaces(args.workspace, config, registry))) or None,
+            workspaces=tuple(dict.fromkeys(_workspace_ids(args.workspace, config, registry))) or None,
             surfaces=tuple(dict.fromkeys(parse_token_use(name) for word in args.surface for name in word.split(",")))
             or None,
             read_only=args.read_only,
@@ -39,13 +39,18 @@ def _add(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     secret = new_token(registry, args.name, grant, now=now, expires=expires)
     opening.tell_audit(config, "token_added", token=args.name)
     kept = next(one for one in registry.tokens() if one.digest == digest_of(secret))
-    told = f"{args.name}: {rights(kept)}\nThis is shown once: only its hash is kept. Clients send it as\n"
+    told = f"{args.name}: {_describe_rights(kept)}\nThis is shown once: only its hash is kept. Clients send it as\n"
     printing.print_answer(args, kept.record(now) | {"token": secret}, [secret], told + "  Authorization: Bearer …")
 
 
 def _list(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     now, tokens = time.time(), registry.tokens()
-    lines = [f"{one.name:20}  {state(one, now):22}  {rights(one)}" for one in tokens]
+    lines = []
+    for one in tokens:
+        state = "revoked" if one.revoked is not None else "good"
+        if one.revoked is None and one.expires is not None:
+            state = f"{'until' if now < one.expires else 'expired'} {format_utc(one.expires)[:10]}"
+        lines.append(f"{one.name:20}  {state:22}  {_describe_rights(one)}")
     summary = "" if tokens else "There is none. notewright token add NAME makes one."
     printing.print_answer(args, {"tokens": [one.record(now) for one in tokens]}, lines, summary)
 
@@ -61,20 +66,12 @@ def _revoke(args: argparse.Namespace, config: Config, registry: Accounts) -> Non
     )
 
 
-def rights(one: Token) -> str:
-    """What a token may, in one line."""
+def _describe_rights(one: Token) -> str:
+    """What a token allows, in one line."""
     return "everything, changing workspaces and tokens too" if one.grant == Grant() else one.grant.words
 
 
-def state(one: Token, now: float) -> str:
-    if one.revoked is not None:
-        return "revoked"
-    if one.expires is None:
-        return "good"
-    return f"{'until' if now < one.expires else 'expired'} {format_utc(one.expires)[:10]}"
-
-
-def _workspaces(words: Sequence[str], config: Config, registry: Accounts) -> Iterator[str]:
+def _workspace_ids(words: Sequence[str], config: Config, registry: Accounts) -> Iterator[str]:
     """The ids of workspaces, by id or name. One that is not configured here is taken as it would be named; a comma
     stands between several, except in a name there is."""
     ids = {name: one.id for one in effective_workspaces(config, registry) for name in (one.name, one.id)}

@@ -32,17 +32,17 @@ from notewright.errors import Invalid, NotFound
 def workspace(args: argparse.Namespace) -> None:
     config = load_config(args)
     with closing(opening.open_registry(config)) as registry:
-        _VERBS[args.what](args, config, registry)
+        _SUBCOMMANDS[args.what](args, config, registry)
 
 
 def _add(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     name, location = split_location(args.location, Path.cwd())
-    pairs = _pairs(args.settings)
+    pairs = _parse_settings(args.settings)
     if is_bucket(location):  # refused now, by whoever can set it right
         asked = apply_settings(WorkspaceConfig(name, "", location), pairs)
         opening.open_store(asked, config).close()
     one = library.add_folder(config, registry, name, location, pairs)
-    _tell(config, "workspace_added", one, pairs)
+    _audit(config, "workspace_added", one, pairs)
     said = f"{one.name} is {one.location}; servers that run with this state serve it from now on"
     printing.print_answer(args, library.workspace_record(one, registry), [said], f"Its address is /w/{one.id}/…")
 
@@ -51,7 +51,7 @@ def _list(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     served = library.effective_workspaces(config, registry)
     known = {one.location for one in served}
     elsewhere = [record.location for record in registry.records() if record.location not in known]
-    lines = [line for one in served for line in _lines(one, registry)]
+    lines = [line for one in served for line in _describe(one, registry)]
     lines += [f"{location}: changed; served by servers that were started with it" for location in elsewhere]
     summary = "" if lines else "There is none here. notewright workspace add FOLDER adds one to servers that run."
     told = {"workspaces": [library.workspace_record(one, registry) for one in served], "changed_elsewhere": elsewhere}
@@ -60,41 +60,36 @@ def _list(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
 
 def _rename(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     one = library.change(config, registry, args.name, {"name": args.new}, by_location=True)
-    _tell(config, "workspace_changed", one, ["name"])
+    _audit(config, "workspace_changed", one, ["name"])
     told = library.workspace_record(one, registry)
     printing.print_answer(args, told, [f"{args.name} is called {one.name} now"], f"Its address stays /w/{one.id}/…")
 
 
 def _set(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
-    pairs = _pairs(args.settings)
+    pairs = _parse_settings(args.settings)
     one = library.change(config, registry, args.name, pairs, by_location=True)
-    _tell(config, "workspace_changed", one, pairs)
-    printing.print_answer(
-        args, library.workspace_record(one, registry), _lines(one, registry), _where(one, config, registry)
-    )
-
-
-def _where(one: WorkspaceConfig, config: Config, registry: Accounts) -> str:
-    """A server may have been told of a folder on its command line: we cannot know, and what is set waits for it."""
-    served = library.effective_workspaces(config, registry)
-    return "" if one in served else "This holds wherever that folder is served with this state"
+    _audit(config, "workspace_changed", one, pairs)
+    # a server may have been started with the folder on its command line: there the settings apply as well
+    served = one in library.effective_workspaces(config, registry)
+    summary = "" if served else "This holds wherever that folder is served with this state"
+    printing.print_answer(args, library.workspace_record(one, registry), _describe(one, registry), summary)
 
 
 def _remove(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     one = library.drop(config, registry, args.name, by_location=True)
-    _tell(config, "workspace_dropped", one)
+    _audit(config, "workspace_dropped", one)
     said = f"{one.name} is not served any more; its notes stay in {one.location}"
     printing.print_answer(args, {"removed": one.id, "name": one.name, "location": one.location}, [said])
 
 
-def _tell(config: Config, action: str, one: WorkspaceConfig, settings: Iterable[str] = ()) -> None:
+def _audit(config: Config, action: str, one: WorkspaceConfig, settings: Iterable[str] = ()) -> None:
     opening.tell_audit(config, action, workspace=one.id, settings=sorted(settings))
 
 
-_VERBS = {"add": _add, "list": _list, "rename": _rename, "set": _set, "remove": _remove}
+_SUBCOMMANDS = {"add": _add, "list": _list, "rename": _rename, "set": _set, "remove": _remove}
 
 
-def _lines(one: WorkspaceConfig, registry: Accounts) -> list[str]:
+def _describe(one: WorkspaceConfig, registry: Accounts) -> list[str]:
     """The workspace, and below it what is not as it would be by itself."""
     told = library.workspace_record(one, registry)
     plain = WorkspaceConfig(one.name, one.id, one.location)
@@ -106,12 +101,12 @@ def _lines(one: WorkspaceConfig, registry: Accounts) -> list[str]:
 
 
 def _render_value(value: Any) -> str:
-    return (
-        ",".join(value) if isinstance(value, tuple) else str(value).lower() if isinstance(value, bool) else str(value)
-    )
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _pairs(settings: Sequence[str]) -> dict[str, str | None]:
+def _parse_settings(settings: Sequence[str]) -> dict[str, str | None]:
     """`key=value` as they were typed; `key=` is as if it had never been set."""
     pairs: dict[str, str | None] = {}
     for raw in settings:
@@ -131,24 +126,26 @@ def _pairs(settings: Sequence[str]) -> dict[str, str | None]:
 def move_workspace(args: argparse.Namespace) -> int:
     old, config = choose_workspace(args)
     with refuse_as_usage(args):
-        pairs = _pairs(args.settings)
+        pairs = _parse_settings(args.settings)
         if strange := sorted(pairs.keys() - set(BUCKET_SETTINGS)):
             hint = f"there is {', '.join(BUCKET_SETTINGS)}; all else stays as it is"
             raise Invalid(f"{strange[0]} cannot be set by a move", hint=hint, what="settings")
-        new = apply_settings(_elsewhere(old, _new_place(args.target)), pairs)
+        plain = WorkspaceConfig("", "", _new_place(args.target))
+        place = {key: getattr(plain, key) for key in ("location", *BUCKET_SETTINGS)}
+        new = apply_settings(replace(old, **place), pairs)
         refuse_overlap([(old.location, old.name), (new.location, "the new place")])
         for ours in (config.state, config.cache):
             refuse_inside(ours, new.location, chosen=True)
     ws = opening.open_workspace(old, config, watch=False, follow=False)
     try:
-        return _would_move(args, ws, new, config) if args.dry_run else _move(args, ws, old, new, config)
+        if not args.dry_run:
+            return _move(args, ws, old, new, config)
+        would = _plan_move(ws, new, config)
+        summary = f"{printing.pluralize(would.copied, 'file')} would be copied to {new.location} ({would.size:,} bytes)"
+        printing.print_answer(args, {"dry_run": True, **asdict(would)}, _list_left_behind(would), summary)
+        return 0
     finally:
         opening.close_workspace(ws)
-
-
-def _elsewhere(old: WorkspaceConfig, location: str) -> WorkspaceConfig:
-    plain = WorkspaceConfig("", "", "")
-    return replace(old, location=location, **{key: getattr(plain, key) for key in BUCKET_SETTINGS})
 
 
 def _new_place(raw: str) -> str:
@@ -162,16 +159,11 @@ def _new_place(raw: str) -> str:
     return place
 
 
-def _would_move(args: argparse.Namespace, ws: Workspace, new: WorkspaceConfig, config: Config) -> int:
-    store = opening.open_store(new, config) if is_bucket(new.location) or os.path.isdir(new.location) else None
-    try:
-        would = preview_move(ws.store, store)
-    finally:
-        if store is not None:
-            store.close()
-    summary = f"{printing.pluralize(would.copied, 'file')} would be copied to {new.location} ({would.size:,} bytes)"
-    printing.print_answer(args, {"dry_run": True, **asdict(would)}, _left_behind(would), summary)
-    return 0
+def _plan_move(ws: Workspace, new: WorkspaceConfig, config: Config) -> MoveResult:
+    if not is_bucket(new.location) and not os.path.isdir(new.location):
+        return preview_move(ws.store, None)
+    with closing(opening.open_store(new, config)) as store:
+        return preview_move(ws.store, store)
 
 
 def _move(args: argparse.Namespace, ws: Workspace, old: WorkspaceConfig, new: WorkspaceConfig, config: Config) -> int:
@@ -194,20 +186,7 @@ def _move(args: argparse.Namespace, ws: Workspace, old: WorkspaceConfig, new: Wo
         printing.show_progress("Moving") as report,
     ):
         done = move_files(ws.store, store, journal, report=report, finish=finish)
-    _print_moved(args, done, old, new, history=history, switched=switched)
-    return 1 if done.failed or any(one.reason == "unreadable" for one in done.left_out) else 0
-
-
-def _print_moved(
-    args: argparse.Namespace,
-    done: MoveResult,
-    old: WorkspaceConfig,
-    new: WorkspaceConfig,
-    *,
-    history: int | None,
-    switched: bool,
-) -> None:
-    lines = _left_behind(done)
+    lines = _list_left_behind(done)
     copied = f"{printing.pluralize(done.files, 'file')} in {new.location} the same as in {old.location}"
     lines.append(f"{copied}; {done.copied:,} copied now ({done.size:,} bytes)")
     command = shlex.join(["notewright", "move-workspace", old.location, new.location, *args.settings])
@@ -215,37 +194,34 @@ def _print_moved(
     if done.failed:
         summary = "It is not complete: see to those files and run it again. Nothing else was changed."
     else:
-        summary = f"{_history(history)} {_how_to_serve(args, new, switched)}\n{again}"
+        summary = "The new place has a history of its own, which stays; undo of older changes works in the old place."
+        if history is not None:
+            summary = f"The history came along ({printing.pluralize(history, 'change')}): undo works there."
+        summary += f" {_how_to_serve(args, new, switched)}\n{again}"
     document = {"location": new.location, "history": history, "served": switched, "dry_run": False, **asdict(done)}
     printing.print_answer(args, document, lines, summary)
+    return 1 if done.failed or any(one.reason == "unreadable" for one in done.left_out) else 0
 
 
-def _left_behind(done: MoveResult) -> list[str]:
+def _list_left_behind(done: MoveResult) -> list[str]:
     lines = [f"left behind {one.path}: {one.words}" for one in done.left_out]
     return lines + [f"not moved {one.path}: {one.words}" for one in done.failed]
 
 
-def _history(count: int | None) -> str:
-    if count is None:
-        return "The new place has a history of its own, which stays; undo of older changes works in the old place."
-    return f"The history came along ({printing.pluralize(count, 'change')}): undo works there."
-
-
 def _how_to_serve(args: argparse.Namespace, new: WorkspaceConfig, switched: bool) -> str:
-    """What is left to do for it to be served from the new place."""
+    """What is left to do until the new place is served."""
     if switched:
         return f"Servers that run with this state serve {new.name} from there now."
     plain = WorkspaceConfig("", "", "")
     told = {key: getattr(new, key) for key in BUCKET_SETTINGS if getattr(new, key) != getattr(plain, key)}
     if any(one.name == new.name for one in load_config(args).workspaces):
         written = {"location": new.location} | told
-        table = ", ".join(f"{key} = {_toml(value)}" for key, value in written.items())
+        rendered = {
+            key: f'"{value}"' if isinstance(value, str) else _render_value(value) for key, value in written.items()
+        }
+        table = ", ".join(f"{key} = {value}" for key, value in rendered.items())
         return f"Write in the configuration, under [workspaces.{new.name}]: {table}; then reload the server."
     words = [f"{new.name}={new.location}", *(f"{key}={_render_value(value)}" for key, value in told.items())]
     if told:
         return f"Serve it: notewright workspace add {shlex.join(words)}"
     return f"Serve it: notewright serve {shlex.join(words)}"
-
-
-def _toml(value: Any) -> str:
-    return f'"{value}"' if isinstance(value, str) else _render_value(value)

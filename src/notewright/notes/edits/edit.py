@@ -1,7 +1,7 @@
 """Edits as values: each knows the splices it makes, so that every byte outside them stays as it was.
 
-Content goes in as it was given. Line ends that an edit adds are the note's own. `is_repeatable` says whether an edit
-may be applied to a newer text than the one its author saw; `may_apply_again` asks the text as well.
+Content goes in as it was given; line ends that an edit adds are the note's own. `is_repeatable` says whether an edit
+may be applied to a newer text than the one its author saw; `may_apply_again` looks at that text as well.
 """
 
 import re
@@ -16,8 +16,8 @@ from notewright.notes.parse.block_scanner import normalize_line_endings
 from notewright.notes.parse.frontmatter import parse_frontmatter
 from notewright.notes.path import NotePath
 
-_SOME = NotePath("note.md")
-_SHOWN_LINES = 20
+_ANY_PATH = NotePath("note.md")
+_MAX_LINES_SHOWN = 20
 
 
 class Edit(Protocol):
@@ -29,12 +29,12 @@ class Edit(Protocol):
         """What changes where, or the Problem that stands in the way."""
 
 
-def apply(text: str, edit: Edit, path: NotePath = _SOME) -> str:
+def apply(text: str, edit: Edit, path: NotePath = _ANY_PATH) -> str:
     """The text after one edit. `path` is only for the words of a refusal."""
     return apply_splices(text, edit.splices(text, path))
 
 
-def apply_all(text: str, edits: Iterable[Edit], path: NotePath = _SOME) -> str:
+def apply_all(text: str, edits: Iterable[Edit], path: NotePath = _ANY_PATH) -> str:
     """The text after all edits, each on the result of the one before; line numbers are those of `text` itself."""
     read, lines, made = text, list[tuple[int, int]](), list[Sequence[Splice]]()
     for edit in edits:
@@ -110,8 +110,17 @@ class Replace(Edit):
         if not places:
             raise NotFound(f"the text to replace is not in {path}", hint=_READ_AGAIN, what="text", path=path)
         if self.which == "only" and len(places) > 1:
-            raise self._ambiguous(text, places, path)
-        old, new = self._as_in(text)
+            lines = sorted({line_number(text, place) for place in places[:1000]})
+            listed = ", ".join(map(str, lines[:_MAX_LINES_SHOWN]))
+            raise Ambiguous(
+                f"the text to replace is {len(places)} times in {path}, on lines {listed}",
+                hint="give more of its surroundings, or replace all",
+                what="text",
+                count=len(places),
+                lines=lines,
+                path=path,
+            )
+        old, new = self._with_line_endings_of(text)
         taken: list[Splice] = []
         for place in places if self.which == "all" else places[:1]:
             if not taken or place >= taken[-1].end:
@@ -122,30 +131,18 @@ class Replace(Edit):
         """Where the old text begins; occurrences that overlap count each."""
         if not self.old:
             raise Invalid("the text to replace is empty", hint="say which text to replace", what="old")
-        old, _ = self._as_in(text)
+        old, _ = self._with_line_endings_of(text)
         found, place = [], text.find(old, read_frontmatter(text).end if self.body else 0)
         while place >= 0:
             found.append(place)
             place = text.find(old, place + 1)
         return found
 
-    def _as_in(self, text: str) -> tuple[str, str]:
+    def _with_line_endings_of(self, text: str) -> tuple[str, str]:
         """Both texts with the note's line ends, where the old one is only found so: few callers write CRLF."""
         if "\n" in self.old and "\r" not in self.old and "\r\n" in text and self.old not in text:
             return self.old.replace("\n", "\r\n"), re.sub(r"\r?\n", "\r\n", self.new)
         return self.old, self.new
-
-    def _ambiguous(self, text: str, places: list[int], path: NotePath) -> Ambiguous:
-        lines = sorted({line_number(text, place) for place in places[:1000]})
-        said = ", ".join(map(str, lines[:_SHOWN_LINES]))
-        return Ambiguous(
-            f"the text to replace is {len(places)} times in {path}, on lines {said}",
-            hint="give more of its surroundings, or replace all",
-            what="text",
-            count=len(places),
-            lines=lines,
-            path=path,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +163,13 @@ class InsertAtLine(Edit):
             hint = f"lines count from 1 to {len(lines)}"
             raise NotFound(f"there is no line {self.line}", hint=hint, what="line", line=self.line)
         start, end = lines[self.line - 1]
-        place: int | None = end if self.after else start
+        place = end if self.after else start
         for splices in made:
-            place = _moved(place, splices, self.after)
-        if place is None:
-            raise Invalid(f"line {self.line} is gone: an edit before this one replaced it", what="line")
+            if any(splice.start < place < splice.end for splice in splices):
+                raise Invalid(f"line {self.line} is gone: an edit before this one replaced it", what="line")
+            # what was inserted at the place itself comes before a line's start and after its end
+            before = [one for one in splices if one.end <= place and (one.start < place or not self.after)]
+            place += sum(len(one.new) - (one.end - one.start) for one in before)
         return splice_lines(text, place, self.text)
 
 
@@ -210,15 +209,6 @@ _READ_AGAIN = "read the note and copy the text exactly"
 def _line_spans(text: str) -> list[tuple[int, int]]:
     mark = int(text.startswith("\ufeff"))  # of byte order: no line begins before it
     return [(start or mark, end) for start, end in line_spans(text)]
-
-
-def _moved(place: int | None, splices: Sequence[Splice], is_end: bool) -> int | None:
-    """Where a line's start or end is after these splices, None where it was replaced. What is inserted there comes
-    before a start and after an end."""
-    if place is None or any(splice.start < place < splice.end for splice in splices):
-        return None
-    before = [one for one in splices if one.end <= place and (one.start < place or not is_end)]
-    return place + sum(len(one.new) - (one.end - one.start) for one in before)
 
 
 def splice_lines(text: str, start: int, new: str, end: int | None = None) -> Splice:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-_MAX_CELLS = 250_000  # in the tables that compare repeated pieces; larger stretches count as changed as a whole
+_MAX_CELLS = 250_000  # of the tables that compare repeated pieces; larger stretches count as changed as a whole
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 _WORDS = re.compile(r"\w+|\r\n|\s|[^\w\s]")
 _CUTS: tuple[Callable[[str], list[str]], ...] = (_LINES.findall, _WORDS.findall)
@@ -28,7 +28,7 @@ class _Change:
     end: int
     new: tuple[str, ...]
 
-    def clashes(self, later: "_Change") -> bool:
+    def clashes_with(self, later: "_Change") -> bool:
         """Do both want the same place? Changes that only touch do not, unless both insert there, or one inserts what
         the other has just there: that may be one insertion or two."""
         if later.start != self.end:
@@ -43,31 +43,31 @@ def merge(base: str, ours: str, theirs: str) -> str | None:
 
     Both orders give the same. Taking one change back out (`merge(ours, base, merged)`) gives the other alone, or None.
     """
-    both = _joined(base, ours, theirs, _CUTS)
+    both = _merge_by(base, ours, theirs, _CUTS)
     if both is None or ours in (base, theirs) or theirs == base:
         return both
-    back = _joined(ours, base, both, _CUTS) in (None, theirs) and _joined(theirs, base, both, _CUTS) in (None, ours)
-    return both if back and _adds_up(base, ours, theirs, both) else None
+    back = _merge_by(ours, base, both, _CUTS) in (None, theirs) and _merge_by(theirs, base, both, _CUTS) in (None, ours)
+    return both if back and _has_all_words(base, ours, theirs, both) else None
 
 
 def holds_change(base: str, ours: str, theirs: str) -> bool:
     """Whether every line that `ours` changed is changed in `theirs` in the same way."""
     lines = _LINES.findall(base)
-    return set(_changes(lines, _LINES.findall(ours))) <= set(_changes(lines, _LINES.findall(theirs)))
+    return set(_find_changes(lines, _LINES.findall(ours))) <= set(_find_changes(lines, _LINES.findall(theirs)))
 
 
-def _adds_up(base: str, ours: str, theirs: str, both: str) -> bool:
+def _has_all_words(base: str, ours: str, theirs: str, both: str) -> bool:
     """Whether every word is there as often as the changes say: none lost, none doubled, no two grown together."""
     found = Counter(_LINES.findall(both)) + Counter(_LINES.findall(base))
     wanted = Counter(_LINES.findall(ours)) + Counter(_LINES.findall(theirs))
-    return _words(found - wanted) == _words(wanted - found)
+    return _count_words(found - wanted) == _count_words(wanted - found)
 
 
-def _words(lines: Counter[str]) -> Counter[str]:
+def _count_words(lines: Counter[str]) -> Counter[str]:
     return Counter(word for line in lines.elements() for word in _WORDS.findall(line))
 
 
-def _joined(base: str, ours: str, theirs: str, cuts: Sequence[Callable[[str], list[str]]]) -> str | None:
+def _merge_by(base: str, ours: str, theirs: str, cuts: Sequence[Callable[[str], list[str]]]) -> str | None:
     if ours == theirs or theirs == base:
         return ours
     if ours == base:
@@ -76,11 +76,11 @@ def _joined(base: str, ours: str, theirs: str, cuts: Sequence[Callable[[str], li
         return None
     cut = cuts[0]
     pieces = cut(base)
-    sides = _changes(pieces, cut(ours)), _changes(pieces, cut(theirs))
+    sides = _find_changes(pieces, cut(ours)), _find_changes(pieces, cut(theirs))
     text, place = list[str](), 0
-    for start, end, *groups in _groups(*sides):
-        one, other = (_apply(pieces, start, end, group) for group in groups)
-        became = _joined("".join(pieces[start:end]), one, other, cuts[1:] if all(groups) else ())
+    for start, end, *groups in _group_clashing(*sides):
+        one, other = (_apply_changes(pieces, start, end, group) for group in groups)
+        became = _merge_by("".join(pieces[start:end]), one, other, cuts[1:] if all(groups) else ())
         if became is None:
             return None
         text += [*pieces[place:start], became]
@@ -88,7 +88,9 @@ def _joined(base: str, ours: str, theirs: str, cuts: Sequence[Callable[[str], li
     return "".join([*text, *pieces[place:]])
 
 
-def _groups(ours: list[_Change], theirs: list[_Change]) -> Iterator[tuple[int, int, list[_Change], list[_Change]]]:
+def _group_clashing(
+    ours: list[_Change], theirs: list[_Change]
+) -> Iterator[tuple[int, int, list[_Change], list[_Change]]]:
     """Stretches of the base in order, with the changes of either side in them that clash."""
     both = [*((change, 0) for change in ours), *((change, 1) for change in theirs)]
     both.sort(key=lambda each: (each[0].start, each[0].end))
@@ -96,7 +98,7 @@ def _groups(ours: list[_Change], theirs: list[_Change]) -> Iterator[tuple[int, i
     start = end = 0
     for change, side in both:
         other = sides[1 - side]
-        if any(sides) and change.start >= end and not (other and other[-1].clashes(change)):
+        if any(sides) and change.start >= end and not (other and other[-1].clashes_with(change)):
             yield start, end, *sides
             sides = ([], [])
         if not any(sides):
@@ -107,7 +109,7 @@ def _groups(ours: list[_Change], theirs: list[_Change]) -> Iterator[tuple[int, i
         yield start, end, *sides
 
 
-def _apply(pieces: list[str], start: int, end: int, changes: Iterable[_Change]) -> str:
+def _apply_changes(pieces: list[str], start: int, end: int, changes: Iterable[_Change]) -> str:
     """What one side made of a stretch of the base."""
     text, place = list[str](), start
     for change in changes:
@@ -119,33 +121,33 @@ def _apply(pieces: list[str], start: int, end: int, changes: Iterable[_Change]) 
 # ---- differences --------------------------------------------------------------------------------------
 
 
-def _changes(base: list[str], other: list[str]) -> list[_Change]:
+def _find_changes(base: list[str], other: list[str]) -> list[_Change]:
     """What lies between the pieces that are certainly the same ones."""
     changes, old, new = list[_Change](), 0, 0
-    for here, there in (*_same(base, other), (len(base), len(other))):
+    for here, there in (*_match_pieces(base, other), (len(base), len(other))):
         if here > old or there > new:
             changes.append(_Change(old, here, tuple(other[new:there])))
         old, new = here + 1, there + 1
     return changes
 
 
-def _same(base: list[str], other: list[str]) -> Iterator[_Pair]:
+def _match_pieces(base: list[str], other: list[str]) -> Iterator[_Pair]:
     """Pieces that are certainly the same: those that are once in both texts and in the same order, and between two of
     them those that every longest common subsequence pairs alike."""
     cells, old, new = _MAX_CELLS, 0, 0
-    for here, there in (*_anchors(base, other), (len(base), len(other))):
+    for here, there in (*_match_unique(base, other), (len(base), len(other))):
         one, two = base[old:here], other[new:there]
-        pairs = _paired(one, two, cells)
+        pairs = _match_without_table(one, two, cells)
         if pairs is None:
             cells -= len(one) * len(two)
-            pairs = _by_table(one, two)
+            pairs = _match_by_table(one, two)
         yield from ((old + i, new + j) for i, j in pairs)
         if here < len(base):
             yield here, there
         old, new = here + 1, there + 1
 
 
-def _anchors(base: list[str], other: list[str]) -> list[_Pair]:
+def _match_unique(base: list[str], other: list[str]) -> list[_Pair]:
     """Where pieces are that both texts hold once, but for those that changed places with another one."""
     mine, yours = Counter(base), Counter(other)
     places = {piece: place for place, piece in enumerate(other) if yours[piece] == 1}
@@ -156,30 +158,29 @@ def _anchors(base: list[str], other: list[str]) -> list[_Pair]:
     return [pair for pair, most, least in zip(pairs, before, after, strict=True) if most == least == pair[1]]
 
 
-def _paired(base: list[str], other: list[str], cells: int) -> Iterable[_Pair] | None:
+def _match_without_table(base: list[str], other: list[str], cells: int) -> Iterable[_Pair] | None:
     """The certain pairs where no table is needed, or where it would be too large; None where it is needed."""
     if base == other:
         return ((place, place) for place in range(len(base)))
     if not base or not other:
         return ()
-    if len(base) > len(other):
-        turned = _inside(other, base)
-        pairs = None if turned is None else [(there, here) for here, there in turned]
-    else:
-        pairs = _inside(base, other)
+    swapped = len(base) > len(other)
+    pairs = _match_inside(other, base) if swapped else _match_inside(base, other)
+    if pairs is not None and swapped:
+        pairs = [(there, here) for here, there in pairs]
     return () if pairs is None and len(base) * len(other) > cells else pairs
 
 
-def _inside(few: list[str], many: list[str]) -> list[_Pair] | None:
+def _match_inside(few: list[str], many: list[str]) -> list[_Pair] | None:
     """The certain pairs where all of `few` is in `many` in this order: the first way to find it meets the last one."""
-    first, last = _first(few, many), _first(few[::-1], many[::-1])
+    first, last = _find_first(few, many), _find_first(few[::-1], many[::-1])
     if first is None or last is None:
         return None
     end = len(many) - 1
     return [(at, one) for at, (one, other) in enumerate(zip(first, reversed(last), strict=True)) if one == end - other]
 
 
-def _first(few: list[str], many: list[str]) -> list[int] | None:
+def _find_first(few: list[str], many: list[str]) -> list[int] | None:
     places, rest = list[int](), iter(enumerate(many))
     for piece in few:
         place = next((place for place, other in rest if other == piece), None)
@@ -189,7 +190,7 @@ def _first(few: list[str], many: list[str]) -> list[int] | None:
     return places
 
 
-def _by_table(base: list[str], other: list[str]) -> list[_Pair]:
+def _match_by_table(base: list[str], other: list[str]) -> list[_Pair]:
     """The pairs that every longest common subsequence has: those that are alone in their rank."""
     after = [[0] * (len(other) + 1)]
     for piece in reversed(base):
