@@ -42,19 +42,12 @@ def toml_table(name: str, entry: ClientEntry) -> str:
     return "\n".join([f"[mcp_servers.{key}]", *lines])
 
 
-def _plain(command: Sequence[str]) -> ClientEntry:
-    return {"command": command[0], "args": list(command[1:])}
+def _stdio(**more: Any) -> Callable[[Sequence[str]], ClientEntry]:
+    """An entry with a command to start, and what else that client wants in it."""
+    return lambda command: {**more, "command": command[0], "args": list(command[1:])}
 
 
-def _typed(command: Sequence[str]) -> ClientEntry:
-    return {"type": "stdio", **_plain(command)}
-
-
-def _sourced(command: Sequence[str]) -> ClientEntry:
-    return {"source": "custom", **_plain(command), "env": {}}
-
-
-def _at(word: str = "url", **more: str) -> Callable[[str, bool], ClientEntry]:
+def _http(word: str = "url", **more: str) -> Callable[[str, bool], ClientEntry]:
     """An entry with the address under this word, and the token in a header."""
 
     def entry(address: str, token: bool) -> ClientEntry:
@@ -64,7 +57,7 @@ def _at(word: str = "url", **more: str) -> Callable[[str, bool], ClientEntry]:
     return entry
 
 
-def _through_mcp_remote(address: str, token: bool) -> ClientEntry:
+def _mcp_remote(address: str, token: bool) -> ClientEntry:
     """Claude Desktop's file knows servers that are started, not addresses."""
     arguments = ["-y", "mcp-remote", address]
     arguments += ["--allow-http"] if address.startswith("http://") else []
@@ -82,13 +75,20 @@ _DESKTOP = "claude_desktop_config.json (Settings, Developer, Edit Config); it ne
 _VSCODE = "mcp.json (command “MCP: Open User Configuration”)"
 CLIENTS = {
     "claude-desktop": Client(
-        "Claude Desktop", "Claude/claude_desktop_config.json", "mcpServers", _plain, _through_mcp_remote, _DESKTOP
+        "Claude Desktop", "Claude/claude_desktop_config.json", "mcpServers", _stdio(), _mcp_remote, _DESKTOP
     ),
-    "claude-code": Client("Claude Code", "~/.claude.json", "mcpServers", _typed, _at(type="http")),
-    "cursor": Client("Cursor", "~/.cursor/mcp.json", "mcpServers", _plain, _at()),
-    "vscode": Client("VS Code", "Code/User/mcp.json", "servers", _typed, _at(type="http"), _VSCODE),
-    "zed": Client("Zed", "~/.config/zed/settings.json", "context_servers", _sourced, _at(), "settings.json"),
-    "windsurf": Client("Windsurf", "~/.codeium/windsurf/mcp_config.json", "mcpServers", _plain, _at("serverUrl")),
-    "gemini-cli": Client("Gemini CLI", "~/.gemini/settings.json", "mcpServers", _plain, _at("httpUrl")),
-    "codex-cli": Client("Codex CLI", "~/.codex/config.toml", "mcp_servers", _plain, _codex),
+    "claude-code": Client("Claude Code", "~/.claude.json", "mcpServers", _stdio(type="stdio"), _http(type="http")),
+    "cursor": Client("Cursor", "~/.cursor/mcp.json", "mcpServers", _stdio(), _http()),
+    "vscode": Client("VS Code", "Code/User/mcp.json", "servers", _stdio(type="stdio"), _http(type="http"), _VSCODE),
+    "zed": Client(
+        "Zed",
+        "~/.config/zed/settings.json",
+        "context_servers",
+        _stdio(source="custom", env={}),
+        _http(),
+        "settings.json",
+    ),
+    "windsurf": Client("Windsurf", "~/.codeium/windsurf/mcp_config.json", "mcpServers", _stdio(), _http("serverUrl")),
+    "gemini-cli": Client("Gemini CLI", "~/.gemini/settings.json", "mcpServers", _stdio(), _http("httpUrl")),
+    "codex-cli": Client("Codex CLI", "~/.codex/config.toml", "mcp_servers", _stdio(), _codex),
 }

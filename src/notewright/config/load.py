@@ -1,4 +1,4 @@
-"""What the product is told from outside: flags over NOTEWRIGHT_… variables over a file over the defaults.
+"""Configuration from outside: flags over NOTEWRIGHT_… variables over a file over the defaults.
 
 One table (`settings.py`) knows every setting; the environment is read here and nowhere else. The result is one frozen
 Config.
@@ -71,7 +71,7 @@ class WorkspaceConfig:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Everything that was said. `config["http.port"]` is a setting of the table."""
+    """The whole configuration. `config["http.port"]` is a setting of the table."""
 
     workspaces: tuple[WorkspaceConfig, ...]
     state: str  # the folder of the ledger
@@ -84,7 +84,7 @@ class Config:
 
 
 class CommandLine(NamedTuple):
-    """What the command line says. `flags` are settings of the table by name; None means not given."""
+    """What was given on the command line. `flags` are settings of the table by name; None means not given."""
 
     locations: tuple[str, ...] = ()  # [NAME=]LOCATION
     file: str | None = None
@@ -99,27 +99,36 @@ def load(asked: CommandLine, *, environ: Mapping[str, str] = os.environ, folder:
 def prepare_config(
     asked: CommandLine, *, environ: Mapping[str, str] = os.environ, folder: str | None = None
 ) -> Callable[[tuple[str, ...]], Config]:
-    """Everything but the locations, read once: what is returned makes the Config for some."""
+    """Read everything but the locations, once. The function that is returned makes a Config for any locations."""
     here = Path(folder or os.getcwd())
-    _warn_of_unknown(environ)
+    variables = {setting.variable for setting in (*SETTINGS, *WORKSPACE_SETTINGS)} | _NOT_SETTINGS
+    for name in environ:
+        if name.startswith("NOTEWRIGHT_") and name not in variables:
+            import logging
+
+            hint = suggest(name, sorted(variables))
+            logging.getLogger(__name__).warning("the variable %s is no setting: %s", name, hint)
     place = asked.file or environ.get("NOTEWRIGHT_CONFIG")
     written = _read_file(here / Path(place).expanduser()) if place else {}
     beside = (here / Path(place).expanduser()).parent if place else here
-    values = _values(asked.flags, environ, written, here, beside)
-    values["surface"] = tuple(map(_surface, values["surface"]))
-    octarine, theirs, common = Octarine(), dict[str, Table](), Table()
+    values = _read_values(asked.flags, environ, written, here, beside)
+    for name in values["surface"]:
+        if normalize_surface(name) not in SURFACES:
+            raise Invalid(f"there is no surface {name!r}", hint=suggest(name, SURFACES), what="surface")
+    values["surface"] = tuple(map(normalize_surface, values["surface"]))
+    octarine, octarine_tables, common = Octarine(), dict[str, Table](), Table()
     if "octarine" in values["surface"] or values["http.port"] is not None:
-        octarine, theirs, common = read_octarine(environ, here)
-    state, cache = _folders(values["state"], environ, here)
+        octarine, octarine_tables, common = read_octarine(environ, here)
+    state, cache = _state_folders(values["state"], environ, here)
 
     def configure(locations: tuple[str, ...]) -> Config:
-        tables = _tables(locations, written, theirs, here, beside)
+        tables = _workspace_tables(locations, written, octarine_tables, here, beside)
         workspaces: list[WorkspaceConfig] = []
         for name, table in tables.items():
             id = workspace_id(name, {workspace.id for workspace in workspaces})
-            workspaces.append(_workspace(name, id, common | table, environ, values["read_only"]))
+            workspaces.append(_configure_workspace(name, id, common | table, environ, values["read_only"]))
         refuse_overlap((workspace.location, workspace.name) for workspace in workspaces)
-        for setting in SETTINGS:  # one that would be ignored is refused: somebody may rely on it
+        for setting in SETTINGS:  # a setting that would be ignored is refused: somebody may rely on it
             if setting.name in NOT_YET and values[setting.name] != setting.default:
                 raise Invalid(f"{setting.name} is not in this version", hint="leave it out", what=setting.name)
         for workspace in workspaces:
@@ -157,18 +166,9 @@ def user_folders() -> UserFolders:
 
 
 def set_metrics_folder(folder: str | Path) -> None:
-    """From here on this process and its children count what they do in files of this folder, so that any of them can
-    tell the sum. prometheus_client is told so by a variable."""
+    """Make this process and its children keep their metrics in files of this folder, so that any of them can report the
+    sum: prometheus_client reads the folder from a variable."""
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
-
-
-def _warn_of_unknown(variables: Mapping[str, str]) -> None:
-    known = {setting.variable for setting in (*SETTINGS, *WORKSPACE_SETTINGS)} | _NOT_SETTINGS
-    for name in variables:
-        if name.startswith("NOTEWRIGHT_") and name not in known:
-            import logging
-
-            logging.getLogger(__name__).warning("the variable %s is no setting: %s", name, suggest(name, sorted(known)))
 
 
 def _read_file(place: Path) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def _read_file(place: Path) -> dict[str, Any]:
     return written
 
 
-def _values(
+def _read_values(
     flags: Mapping[str, Any], variables: Mapping[str, str], written: Mapping[str, Any], here: Path, beside: Path
 ) -> dict[str, Any]:
     """Every setting. Paths in the file are relative to it, others to the working directory."""
@@ -198,60 +198,52 @@ def _values(
         if raw is None:
             raw, where, folder = (written.get(section, {}) if section else written).get(key), setting.name, beside
         value = setting.default if raw is None else setting.read(raw, where)
-        values[setting.name] = _placed(setting, value, folder) if setting.kind == "path" else value
+        if setting.kind == "path" and value not in (None, "off"):
+            if setting.name in ("workspaces_root", "backup.to") and is_bucket(value):
+                value = parse_bucket_location(value)
+            else:
+                refuse_not_yet(value)
+                value = str(folder / Path(value).expanduser())
+        values[setting.name] = value
     return values
 
 
-def _placed(setting: Setting, path: str | None, beside: Path) -> str | None:
-    if path is None or path == "off":
-        return path
-    if setting.name in ("workspaces_root", "backup.to") and is_bucket(path):
-        return parse_bucket_location(path)
-    refuse_not_yet(path)
-    return str(beside / Path(path).expanduser())
-
-
-def _surface(name: str) -> str:
-    known = normalize_surface(name)
-    if known not in SURFACES:
-        raise Invalid(f"there is no surface {name!r}", hint=suggest(name, SURFACES), what="surface")
-    return known
-
-
-def _tables(
-    locations: tuple[str, ...], written: Mapping[str, Any], theirs: Mapping[str, Table], here: Path, beside: Path
+def _workspace_tables(
+    locations: tuple[str, ...], written: Mapping[str, Any], octarine: Mapping[str, Table], here: Path, beside: Path
 ) -> dict[str, Table]:
-    """The workspaces of the command line, else of the file, else Octarine's own: what is said of each, by name."""
+    """The settings of each workspace by name: those of the command line, else of the file, else Octarine's own."""
     in_file: Mapping[str, Table] = written.get("workspaces", {})
     tables: dict[str, Table] = {}
     for raw in locations:
         name, location = split_location(raw, here)
         if name in tables:
             raise Invalid(f"two workspaces are named {name!r}", hint="name one, as in Work=FOLDER", what="location")
-        tables[name] = theirs.get(name, {}) | in_file.get(name, {}) | {"location": location}
+        tables[name] = octarine.get(name, {}) | in_file.get(name, {}) | {"location": location}
     if not tables:
         for name, table in in_file.items():
             location = Setting("location", None, "a folder").read(table["location"], f"location of {name!r}")
-            tables[name] = theirs.get(name, {}) | table | {"location": resolve_location(location, beside)}
-    return tables or dict(theirs)
+            tables[name] = octarine.get(name, {}) | table | {"location": resolve_location(location, beside)}
+    return tables or dict(octarine)
 
 
-def _workspace(name: str, id: str, table: Table, variables: Mapping[str, str], read_only: bool) -> WorkspaceConfig:
+def _configure_workspace(
+    name: str, id: str, table: Table, variables: Mapping[str, str], read_only: bool
+) -> WorkspaceConfig:
     location, live = split_live(table["location"])
-    made = WorkspaceConfig(name, id, location, live=live)
+    workspace = WorkspaceConfig(name, id, location, live=live)
     for setting in WORKSPACE_SETTINGS[1:]:
         raw, where = table.get(setting.name), f"{setting.name} of workspace {name!r}"
         if variables.get(setting.variable):
             raw, where = variables[setting.variable], setting.variable
         if raw is not None:
-            made = replace(made, **{setting.name: setting.read(raw, where)})
-    _refuse_strange_zone(made)
-    if made.bootstrap not in (None, "para"):
-        raise Invalid(f"bootstrap of workspace {name!r} must be para, not {made.bootstrap!r}", what="bootstrap")
-    return replace(made, read_only=made.read_only or read_only)
+            workspace = replace(workspace, **{setting.name: setting.read(raw, where)})
+    _refuse_unknown_timezone(workspace)
+    if workspace.bootstrap not in (None, "para"):
+        raise Invalid(f"bootstrap of workspace {name!r} must be para, not {workspace.bootstrap!r}", what="bootstrap")
+    return replace(workspace, read_only=workspace.read_only or read_only)
 
 
-def apply_settings(made: WorkspaceConfig, settings: Mapping[str, Any]) -> WorkspaceConfig:
+def apply_settings(workspace: WorkspaceConfig, settings: Mapping[str, Any]) -> WorkspaceConfig:
     """The same workspace with other settings, `name` and `id` among them; Invalid for one that does not exist."""
     known = {setting.name: setting for setting in WORKSPACE_SETTINGS}
     for key, raw in settings.items():
@@ -260,23 +252,25 @@ def apply_settings(made: WorkspaceConfig, settings: Mapping[str, Any]) -> Worksp
         elif key not in known or key in ("location", "bootstrap"):
             raise Invalid(f"{key} cannot be set", hint=suggest(key, CHANGEABLE_SETTINGS), what=key)
         else:
-            value = known[key].default if raw is None else known[key].read(raw, f"{key} of workspace {made.name!r}")
-        made = replace(made, **{key: value})
-    _refuse_strange_zone(made)
-    return made
+            value = (
+                known[key].default if raw is None else known[key].read(raw, f"{key} of workspace {workspace.name!r}")
+            )
+        workspace = replace(workspace, **{key: value})
+    _refuse_unknown_timezone(workspace)
+    return workspace
 
 
-def _refuse_strange_zone(made: WorkspaceConfig) -> None:
+def _refuse_unknown_timezone(workspace: WorkspaceConfig) -> None:
     try:
-        load_timezone(made.timezone)
+        load_timezone(workspace.timezone)
     except (KeyError, ValueError, OSError):
         hint = "use a name like Australia/Melbourne"
         raise Invalid(
-            f"workspace {made.name!r}: {made.timezone!r} is no timezone", hint=hint, what="timezone"
+            f"workspace {workspace.name!r}: {workspace.timezone!r} is no timezone", hint=hint, what="timezone"
         ) from None
 
 
-def _folders(chosen: str | None, variables: Mapping[str, str], here: Path) -> tuple[str, str]:
+def _state_folders(chosen: str | None, variables: Mapping[str, str], here: Path) -> tuple[str, str]:
     """Where the ledger and the index are kept."""
     if chosen is not None:
         root = here / Path(chosen).expanduser()

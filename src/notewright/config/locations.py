@@ -23,7 +23,11 @@ def split_location(raw: str, here: Path) -> tuple[str, str]:
     name, equals, location = raw.partition("=")
     if not equals or "/" in name or not name.strip() or (here / raw).is_dir():
         name, location = "", raw
-    return name.strip() or _last_segment(location, here), resolve_location(location, here)
+    if not name.strip():
+        place = split_live(location)[0]
+        place = place if is_bucket(place) else os.path.abspath(here / Path(place).expanduser())
+        name = place.rstrip("/").rpartition("/")[2] or "notes"
+    return name.strip(), resolve_location(location, here)
 
 
 def resolve_location(location: str, beside: Path) -> str:
@@ -80,14 +84,8 @@ def parse_folder_or_bucket(raw: str) -> str:
     return os.path.realpath(Path(raw).expanduser())
 
 
-def _last_segment(location: str, here: Path) -> str:
-    location = split_live(location)[0]
-    location = location if is_bucket(location) else os.path.abspath(here / Path(location).expanduser())
-    return location.rstrip("/").rpartition("/")[2] or "notes"
-
-
 def workspace_id(name: str, taken: Iterable[str] = ()) -> str:
-    """The name as it stands in URLs: letters, digits and dashes, three to forty of them, none reserved or taken."""
+    """The id of a workspace in URLs, made from its name: 3 to 40 letters, digits and dashes, not reserved, not taken."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     slug = re.sub(r"[^a-z0-9_]+", "-", plain).strip("-_")[:33].rstrip("-_")
     if not slug:

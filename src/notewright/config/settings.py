@@ -21,7 +21,7 @@ class Setting(NamedTuple):
         return "NOTEWRIGHT_" + self.name.replace(".", "_").upper()
 
     def read(self, raw: Any, where: str) -> Any:
-        """A value from a flag, the file or a variable (which is text) as what this setting is, or Invalid."""
+        """The value of this setting's kind that a flag, the file or a variable (which is text) gives, or Invalid."""
         read, kind = _KINDS[self.kind]
         value = read(raw)
         if value is None:
@@ -118,32 +118,29 @@ def refuse_unknown(written: Mapping[str, Any], place: str) -> None:
     """Invalid unless every key of the file is in the table; the nearest one is named."""
     for key, value in written.items():
         if key == "workspaces":
-            _refuse_unknown_of_workspaces(value, place)
+            if not isinstance(value, dict) or not all(isinstance(table, dict) for table in value.values()):
+                what = f"workspaces in {place} must be tables"
+                raise Invalid(what, hint='write [workspaces.Name] and location = "…"')
+            for name, table in value.items():
+                _refuse_unknown_keys(table, [one.name for one in WORKSPACE_SETTINGS], f"[workspaces.{name}] of {place}")
+                if "location" not in table:
+                    raise Invalid(f"[workspaces.{name}] of {place} has no location", hint='add location = "folder"')
         elif key in _SECTIONS and isinstance(value, dict):
             inside = [setting.name.split(".")[1] for setting in SETTINGS if setting.name.startswith(f"{key}.")]
-            _known(value, inside, f"[{key}] of {place}")
+            _refuse_unknown_keys(value, inside, f"[{key}] of {place}")
         else:
             plain = [setting.name for setting in SETTINGS if "." not in setting.name]
-            _known([key], [*plain, *_SECTIONS, "workspaces"], place)
+            _refuse_unknown_keys([key], [*plain, *_SECTIONS, "workspaces"], place)
 
 
-def _refuse_unknown_of_workspaces(tables: Any, place: str) -> None:
-    if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
-        raise Invalid(f"workspaces in {place} must be tables", hint='write [workspaces.Name] and location = "…"')
-    for name, table in tables.items():
-        _known(table, [setting.name for setting in WORKSPACE_SETTINGS], f"[workspaces.{name}] of {place}")
-        if "location" not in table:
-            raise Invalid(f"[workspaces.{name}] of {place} has no location", hint='add location = "folder"')
-
-
-def _known(keys: Iterable[str], known: list[str], where: str) -> None:
+def _refuse_unknown_keys(keys: Iterable[str], known: list[str], where: str) -> None:
     for key in keys:
         if key not in known:
             raise Invalid(f"{where} has an unknown setting {key!r}", hint=suggest(key, known), what=key)
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """The name that was probably meant, or those there are."""
+    """A hint with the name that was probably meant, else with all names there are."""
     import difflib
 
     names = list(known)
@@ -151,33 +148,33 @@ def suggest(name: str, known: Iterable[str]) -> str:
     return f"did you mean {close[0]}?" if close else f"there is {', '.join(names)}" if names else "there is none"
 
 
-def _flag(raw: Any) -> bool | None:
+def _read_flag(raw: Any) -> bool | None:
     if isinstance(raw, str):
         word = raw.strip().lower()
         return True if word in ("1", "true", "yes", "on") else False if word in ("0", "false", "no", "off") else None
     return raw if isinstance(raw, bool) else None
 
 
-def _number(raw: Any) -> int | None:
+def _read_number(raw: Any) -> int | None:
     if isinstance(raw, str) and re.fullmatch(r"\d+(_\d+)*", raw.strip(), re.ASCII):
         return int(raw)
     return raw if isinstance(raw, int) and not isinstance(raw, bool) and raw >= 0 else None
 
 
-def _list(raw: Any) -> tuple[str, ...] | None:
+def _read_list(raw: Any) -> tuple[str, ...] | None:
     if isinstance(raw, str):
         return tuple(part.strip() for part in raw.split(",") if part.strip())
     return tuple(raw) if isinstance(raw, list | tuple) and all(isinstance(part, str) for part in raw) else None
 
 
-def _text(raw: Any) -> str | None:
+def _read_text(raw: Any) -> str | None:
     return raw if isinstance(raw, str) and raw else None
 
 
 _KINDS: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "flag": (_flag, "true or false"),
-    "number": (_number, "a whole number"),
-    "list": (_list, "a list of texts"),
-    "text": (_text, "a text"),
-    "path": (_text, "a path"),
+    "flag": (_read_flag, "true or false"),
+    "number": (_read_number, "a whole number"),
+    "list": (_read_list, "a list of texts"),
+    "text": (_read_text, "a text"),
+    "path": (_read_text, "a path"),
 }
