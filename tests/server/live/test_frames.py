@@ -1,13 +1,16 @@
 """Frames of the y-websocket protocol: what we write others read, and what others write cannot hurt."""
 
+from typing import Any, cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from notewright.errors import Invalid
+from notewright.ledger.base import Actor
 from notewright.server.live import frames
-from notewright.server.live.awareness import MAX_CLIENTS, Awareness
 from notewright.server.live.frames import ClientState, Message
+from notewright.server.live.rooms import MAX_CLIENTS, Awareness, Member
 
 STATES = st.lists(
     st.builds(
@@ -74,13 +77,12 @@ def test_text_that_is_not_ascii_is_as_long_as_its_bytes() -> None:
     assert frames.encode_permission_denied("né") == b"\x02\x00\x03n\xc3\xa9"
 
 
-class Owner:
-    def __init__(self, person: str) -> None:
-        self.person = person
+def member(person: str) -> Member:
+    return Member(cast(Any, None), Actor(person), writes=True)
 
 
 def test_an_echo_is_no_news_and_brings_nobody_back() -> None:
-    ann, bob, states = Owner("ann"), Owner("bob"), Awareness()
+    ann, bob, states = member("ann"), member("bob"), Awareness()
     hers = ClientState(1, 5, "{}")
     assert states.update([hers], ann) == [hers]
     assert states.update([hers], bob) == []
@@ -90,7 +92,7 @@ def test_an_echo_is_no_news_and_brings_nobody_back() -> None:
 
 
 def test_nobody_moves_or_removes_the_cursor_of_another_person() -> None:
-    ann, bob, states = Owner("ann"), Owner("bob"), Awareness()
+    ann, bob, states = member("ann"), member("bob"), Awareness()
     states.update([ClientState(1, 5, "{}")], ann)
     for forged in (ClientState(1, 6, '{"x":1}'), ClientState(1, 5, None), ClientState(1, 9, None)):
         assert states.update([forged], bob) == []
@@ -98,7 +100,7 @@ def test_nobody_moves_or_removes_the_cursor_of_another_person() -> None:
 
 
 def test_a_client_that_connects_again_takes_its_state_along() -> None:
-    old, new, states = Owner("ann"), Owner("ann"), Awareness()
+    old, new, states = member("ann"), member("ann"), Awareness()
     states.update([ClientState(1, 5, "{}")], old)
     assert states.update([ClientState(1, 6, "{}")], new)
     assert states.remove_all_of(old) == []
@@ -107,4 +109,4 @@ def test_a_client_that_connects_again_takes_its_state_along() -> None:
 
 def test_one_connection_cannot_be_a_crowd() -> None:
     with pytest.raises(Invalid):
-        Awareness().update([ClientState(number, 1, "{}") for number in range(MAX_CLIENTS + 1)], Owner("ann"))
+        Awareness().update([ClientState(number, 1, "{}") for number in range(MAX_CLIENTS + 1)], member("ann"))

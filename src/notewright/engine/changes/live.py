@@ -141,7 +141,7 @@ class FolderSync:
             self._shown_hashes |= hashes
             if folder.document.has_pending_changes and not self._deleted:
                 folder.document.clear_pending_changes()
-        self._files_changed = self._files_changed or self._documents.paths.has_missing_files
+        self._files_changed = self._files_changed or bool(self._documents.paths.missing)
         self._next_show_at = time.monotonic() + SHOW_S
 
     def _find_changed_hashes(self, files: dict[NotePath, str]) -> dict[NotePath, str]:
@@ -189,12 +189,15 @@ class FolderSync:
                 return False
             return True
 
+        def create_file(ws: Workspace, doc: str, path: NotePath) -> None:
+            self._documents.create_file(doc, path, lambda data: create(ws, path, data))
+
         for doc, old, new in changes.moved:
             if attempt("move", partial(move, old=old, new=new)):
                 del shown[old]
                 shown[new] = doc
         for doc, path in changes.created:
-            if attempt("create", partial(self._create, doc=doc, path=path)):
+            if attempt("create", partial(create_file, doc=doc, path=path)):
                 shown[path] = doc
         now = time.monotonic()
         self._deleted = {doc: self._deleted.get(doc, now) for doc, _ in changes.deleted}
@@ -206,9 +209,6 @@ class FolderSync:
         self._actors = actors if self._deleted or folder.document.unsaved else []
         with self._lock:
             self._files_changed = True  # what was refused is put back
-
-    def _create(self, ws: Workspace, doc: str, path: NotePath) -> None:
-        self._documents.create_file(doc, path, lambda data: create(ws, path, data))
 
     # Links
 
@@ -225,21 +225,18 @@ class FolderSync:
                 }
                 folder.show_backlinks(links)
                 return
-            self._show_links_of(folder, [NotePath(path) for path in changed if path in ids], ids)
-
-    def _show_links_of(self, folder: "FolderDocument", changed: list[NotePath], ids: dict[NotePath, str]) -> None:
-        """The links of notes that changed; who else links where has not."""
-        sources: defaultdict[str, set[str]] = defaultdict(set)
-        sources |= {target: set(linking) for target, linking in folder.backlinks().items()}
-        touched = set()
-        prefix = len(self._ws.name) + 1
-        for path in changed:
-            own = ids[path]
-            for target in [target for target, linking in sources.items() if own in linking]:
-                sources[target].discard(own)
-                touched.add(target)
-            for full in forward_links_across([self._ws], self._ws, path):
-                if linked := ids.get(NotePath(full[prefix:])):
-                    sources[linked].add(own)
-                    touched.add(linked)
-        folder.show_backlinks(sources, only=touched)
+            # Else only the links of notes that changed.
+            sources: defaultdict[str, set[str]] = defaultdict(set)
+            sources |= {target: set(linking) for target, linking in folder.backlinks().items()}
+            touched = set()
+            prefix = len(self._ws.name) + 1
+            for path in (NotePath(path) for path in changed if path in ids):
+                own = ids[path]
+                for target in [target for target, linking in sources.items() if own in linking]:
+                    sources[target].discard(own)
+                    touched.add(target)
+                for full in forward_links_across([self._ws], self._ws, path):
+                    if linked := ids.get(NotePath(full[prefix:])):
+                        sources[linked].add(own)
+                        touched.add(linked)
+            folder.show_backlinks(sources, only=touched)

@@ -119,10 +119,6 @@ class LiveCaller:
     def actor(self) -> Actor:
         return Actor(self.principal.user, "", "live", "type")
 
-    @property
-    def has_expired(self) -> bool:
-        return self.token is not None and time.time() >= self.token.expires
-
     def may_write(self, access: Access, doc_id: str, names: DocumentNames) -> bool:
         """Whether they may also change a document of this workspace; NotFound for one that they may not see.
 

@@ -87,9 +87,7 @@ class LiveConnections:
             await self._serve_admitted(caller, scope, receive, send, find)
         finally:
             self._count(-1)
-            self._people[person] -= 1
-            if not self._people[person]:
-                del self._people[person]
+            self._people -= Counter([person])  # one who has none left is forgotten
 
     def close(self) -> None:
         self._closed = True
@@ -161,7 +159,8 @@ async def _check_identity(one: _LiveConnection, issuer_calls: asyncio.Semaphore)
     """Are they still who they were?"""
     try:
         async with issuer_calls, asyncio.timeout(ISSUER_TIMEOUT_SECONDS):
-            may_stay = not one.caller.has_expired and await one.still_allowed()
+            token = one.caller.token
+            may_stay = (token is None or time.time() < token.expires) and await one.still_allowed()
     except TimeoutError:  # nobody can say
         may_stay = False
     except Exception:

@@ -52,51 +52,26 @@ STALLED_SECONDS = 20.0  # for which a process may take nothing of what it is sen
 _FRAME, _END = b"\x00", b"\x01"
 
 
-class _Wire:
-    """Messages over a Unix socket."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-
-    async def send(self, message: bytes) -> None:
-        """OSError where the other process has gone."""
-        if self._writer.is_closing():  # uvloop has a RuntimeError for it
-            raise ConnectionResetError
-        self._writer.write(frame_message(message))
-        async with asyncio.timeout(STALLED_SECONDS):
-            await self._writer.drain()
-
-    async def next(self) -> bytes:
-        """EOFError at the end."""
-        (size,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
-        if size > MAX_MESSAGE_BYTES:
-            raise EOFError
-        return await self._reader.readexactly(size)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
 class ForwardedMember:
     """A client of ours in a room of another process."""
 
-    def __init__(self, wire: _Wire) -> None:
-        self._wire = wire
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
         self.outbox = Outbox()
         self._reading = asyncio.create_task(self._read())
 
     async def receive(self, frame: bytes) -> None:
         with contextlib.suppress(OSError):
-            await self._wire.send(frame)
+            await _send(self._writer, frame)
 
     async def leave(self) -> None:
         self.outbox.close(GOING, "")
         self._reading.cancel()
-        self._wire.close()
+        self._writer.close()
 
     async def _read(self) -> None:
         try:
-            while (message := await self._wire.next())[:1] == _FRAME:
+            while (message := await _receive(self._reader))[:1] == _FRAME:
                 self.outbox.put(message[1:])
             end = json.loads(message[1:])
             self.outbox.close(end["code"], end["reason"])
@@ -170,23 +145,23 @@ class HostedRooms:
         await self.wait_released()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        serving = asyncio.ensure_future(self._serve(_Wire(reader, writer)))
+        serving = asyncio.ensure_future(self._serve(reader, writer))
         self._serving.add(serving)
         serving.add_done_callback(self._serving.discard)
 
-    async def _serve(self, wire: _Wire) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one call of another process."""
-        with contextlib.suppress(OSError, EOFError, TimeoutError, ValueError), contextlib.closing(wire):
-            call, body = json.loads(await wire.next()), await wire.next()
+        with contextlib.suppress(OSError, EOFError, TimeoutError, ValueError), contextlib.closing(writer):
+            call, body = json.loads(await _receive(reader)), await _receive(reader)
             actor = Actor(**call["actor"])
             try:
                 if call["ask"] == "join":
-                    return await _forward_frames(wire, await self.join(call["doc"], actor, call["writes"]))
+                    member = await self.join(call["doc"], actor, call["writes"])
+                    return await _forward_frames(reader, writer, member)
                 answer = await self._threads.run(answer_call, self.live, call["ask"], call["doc"], body, actor)
             except Problem as problem:
-                return await wire.send(encode_problem(problem))
-            await wire.send(b"{}")
-            await wire.send(answer)
+                return await _send(writer, encode_problem(problem))
+            await _send(writer, b"{}", answer)
 
 
 class LiveHosts:
@@ -229,15 +204,14 @@ class LiveHosts:
                 return await (await self._open_rooms(ws)).join(doc_id, actor, writes)
             try:
                 with socket_address(live.socket) as address:
-                    wire = _Wire(*await asyncio.open_unix_connection(address))
+                    reader, writer = await asyncio.open_unix_connection(address)
                 try:
-                    await wire.send(encode_call("join", doc_id, actor, writes=writes))
-                    await wire.send(b"")
-                    raise_problem(await wire.next())
+                    await _send(writer, encode_call("join", doc_id, actor, writes=writes), b"")
+                    raise_problem(await _receive(reader))
                 except BaseException:
-                    wire.close()
+                    writer.close()
                     raise
-                return ForwardedMember(wire)
+                return ForwardedMember(reader, writer)
             except Unavailable as problem:
                 last = problem
             except (OSError, EOFError):  # the host has just gone, or has not begun to listen
@@ -272,25 +246,43 @@ def _live_documents(ws: Workspace) -> "LiveDocuments":
     return ws.live
 
 
-async def _forward_frames(wire: _Wire, member: Member) -> None:
+async def _forward_frames(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, member: Member) -> None:
     """Between a room and the process that its member is connected to, until one of them has gone."""
 
     async def read() -> None:
         with contextlib.suppress(OSError, EOFError):
             while not member.outbox.closed:
-                await member.receive(await wire.next())
+                await member.receive(await _receive(reader))
         member.outbox.close(GOING, "")
 
     reading = asyncio.create_task(read())
     try:
-        await wire.send(b"{}")
+        await _send(writer, b"{}")
         while (frame := await member.outbox.next()) is not None:
-            await wire.send(_FRAME + frame)
+            await _send(writer, _FRAME + frame)
         end = {"code": member.outbox.code, "reason": member.outbox.reason}
-        await wire.send(_END + json.dumps(end).encode())
+        await _send(writer, _END + json.dumps(end).encode())
     finally:
         reading.cancel()
         await member.leave()
+
+
+async def _send(writer: asyncio.StreamWriter, *messages: bytes) -> None:
+    """OSError where the other process has gone."""
+    for message in messages:
+        if writer.is_closing():  # uvloop has a RuntimeError for it
+            raise ConnectionResetError
+        writer.write(frame_message(message))
+        async with asyncio.timeout(STALLED_SECONDS):
+            await writer.drain()
+
+
+async def _receive(reader: asyncio.StreamReader) -> bytes:
+    """One message; EOFError at the end."""
+    (size,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
+    if size > MAX_MESSAGE_BYTES:
+        raise EOFError
+    return await reader.readexactly(size)
 
 
 def _inode_of(place: Path) -> tuple[int, int] | None:

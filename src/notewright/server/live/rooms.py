@@ -8,17 +8,25 @@ to one is made in a thread.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from notewright.errors import Conflict, Limited, Problem, Unavailable
+from notewright.errors import Conflict, Invalid, Limited, Problem, Unavailable
 from notewright.ledger.base import Actor
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.server.live import frames
-from notewright.server.live.awareness import Awareness
-from notewright.server.live.frames import AWARENESS, QUERY_AWARENESS, STEP1, STEP2, SYNC, SYNC_STATUS, UPDATE
+from notewright.server.live.frames import (
+    AWARENESS,
+    QUERY_AWARENESS,
+    STEP1,
+    STEP2,
+    SYNC,
+    SYNC_STATUS,
+    UPDATE,
+    ClientState,
+)
 from notewright.surfaces.http_status import STATUS
 
 if TYPE_CHECKING:  # loads pycrdt
@@ -30,6 +38,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 MAX_MEMBERS = 256  # of one document
 MAX_WAITING_BYTES = 8 << 20  # on their way to one client
+MAX_CLIENTS = 32  # whose awareness one connection may send as its own
+MAX_GONE = 1024  # clients whose clocks are remembered after they went, so that no echo brings them back
 GOING = 1001  # close codes: the client has gone, nothing is sent
 TOO_SLOW = 1013  # try again later
 ENDED = 4410  # there is no such live document any more
@@ -114,6 +124,56 @@ class Member:
     async def leave(self) -> None:
         self.outbox.close(GOING, "")
         self.room.leave(self)
+
+
+class Awareness:
+    """Who is in a document and where their cursors are: the last state of each client, until it goes.
+
+    Clients pass on the states of each other, so that every state comes back from all of them: only what is newer by its
+    clock is news. A state belongs to the member that sent it first: nobody changes that of another person's client."""
+
+    def __init__(self) -> None:
+        self._states: dict[int, tuple[ClientState, Member]] = {}
+        self._gone: dict[int, int] = {}  # clients and their last clocks
+
+    def states(self) -> list[ClientState]:
+        return [state for state, _ in self._states.values()]
+
+    def update(self, states: Sequence[ClientState], by: Member) -> list[ClientState]:
+        """Take in what a member sent. Returns what is news to the others; Invalid for more clients than one connection
+        can have."""
+        news = [one for one in states if self._is_news(one, by)]
+        for one in news:
+            if one.state is None:
+                self._remove(one)
+            else:
+                self._states[one.client] = one, by
+        if sum(owner is by for _, owner in self._states.values()) > MAX_CLIENTS:
+            raise Invalid("too many clients on one connection", what="frame")
+        return news
+
+    def remove_all_of(self, by: Member) -> list[ClientState]:
+        """Returns what is news to the others."""
+        gone = [ClientState(one.client, one.clock, None) for one, owner in self._states.values() if owner is by]
+        for one in gone:
+            self._remove(one)
+        return gone
+
+    def _is_news(self, one: ClientState, by: Member) -> bool:
+        known = self._states.get(one.client)
+        if known is None:
+            return one.state is not None and one.clock > self._gone.get(one.client, -1)
+        old, owner = known
+        if owner.person != by.person:
+            return False
+        return one.clock > old.clock or (one.clock == old.clock and one.state is None)
+
+    def _remove(self, one: ClientState) -> None:
+        self._states.pop(one.client, None)
+        self._gone.pop(one.client, None)
+        self._gone[one.client] = one.clock
+        if len(self._gone) > MAX_GONE:
+            del self._gone[next(iter(self._gone))]
 
 
 class Room:

@@ -78,7 +78,7 @@ class LiveDocuments:
                 return False
             try:
                 self._log = open_log(self._state / "live.db")
-                self.paths.begin(self._log)
+                self.paths.log, self.paths.ids = self._log, self._log.load_ids()
             except BaseException:
                 self._host_lock.release()
                 self._host_lock = None
@@ -425,7 +425,9 @@ class LiveDocuments:
                 with _log_errors(f"live document {document.path}"):
                     if looks and not document.is_folder:
                         self.catch_up(document)
-                    if _is_save_due(document, now):
+                    clock = time.time()
+                    is_due = clock - document.typed_at >= PAUSE_S or clock - document.first_typed_at >= MAX_UNSAVED_S
+                    if document.unsaved and is_due and now >= document.retry_save_at:
                         self.save(document)
             looked_at = now if looks else looked_at
             self._evict_idle(now)
@@ -504,10 +506,3 @@ def _may_be_torn(stored: Stored, now: Entry, before: Stored | None) -> bool:
         return False
     is_new = 0 <= time.time() - now.modified_ns / 1e9 < (QUIET_S if stored.data else QUIET_EMPTY_S)
     return now.stamp != stored.entry.stamp or (is_new and len(stored.data) < len(before.data))
-
-
-def _is_save_due(document: Document, now: float) -> bool:
-    if not document.unsaved or document.path is None or document.file is None or now < document.retry_save_at:
-        return False
-    clock = time.time()
-    return clock - document.typed_at >= PAUSE_S or clock - document.first_typed_at >= MAX_UNSAVED_S

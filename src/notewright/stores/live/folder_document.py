@@ -8,7 +8,7 @@ ignored and reported: one such key once made clients loop and destroy files.
 
 import re
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from pycrdt import Doc, Map
@@ -55,29 +55,25 @@ class FolderDocument:
         of those that changed; what a client says of others may be of a file that it is about to upload."""
         with self.document.lock:
             old = {key: _to_dict(value) for key, value in self._files.items()}
-            old_docs = dict(self._docs.items())
-            folders = {f"/{folder}" for path in files for folder in parents(path)}
-            docs = {f"/{path}": doc for path, doc in files.items() if path.is_note}
+            new = {}
+            for folder in {folder for path in files for folder in parents(path)}:
+                entry = old.get(f"/{folder}", {})
+                is_folder = entry.get("type") == _FOLDER
+                new[f"/{folder}"] = entry if is_folder else {"id": str(uuid.uuid4()), "type": _FOLDER, "version": 0}
+            for path, doc in files.items():
+                entry = old.get(f"/{path}", {})
+                kind = _NOTE if path.is_note else _KINDS.get(path.rpartition(".")[2].lower(), "file")
+                if entry.get("id") != doc or entry.get("type") != kind:
+                    entry = {"id": doc, "type": kind, "version": 0}
+                if (sha256 := hashes.get(path)) and entry.get("hash") != sha256:
+                    entry = {"version": 0, **entry, "hash": sha256}
+                new[f"/{path}"] = entry
             with self.document.transaction(_ORIGIN):
                 if self._config.get("name") != name:
                     self._config["name"] = name
-                for key in old.keys() - {f"/{path}" for path in files} - folders:
-                    del self._files[key]
-                for key in old_docs.keys() - docs.keys():
-                    del self._docs[key]
-                for path, doc in files.items():
-                    key, kind, sha256 = f"/{path}", _kind_of(path), hashes.get(path)
-                    entry = old.get(key, {})
-                    is_same = entry.get("id") == doc and entry.get("type") == kind
-                    if not is_same or (sha256 and entry.get("hash") != sha256):
-                        entry = {"version": 0, **(entry if is_same else {}), "id": doc, "type": kind}
-                        self._files[key] = entry | ({"hash": sha256} if sha256 else {})
-                for key in folders:
-                    if old.get(key, {}).get("type") != _FOLDER:
-                        self._files[key] = {"id": str(uuid.uuid4()), "type": _FOLDER, "version": 0}
-                for key, doc in docs.items():
-                    if old_docs.get(key) != doc:
-                        self._docs[key] = doc
+                _replace(self._files, old, new)
+                docs = {f"/{path}": doc for path, doc in files.items() if path.is_note}
+                _replace(self._docs, dict(self._docs.items()), docs)
 
     def files_before_changes(self) -> dict[NotePath, str] | None:
         """The files that the maps named before what clients changed in them and nobody carried out; None without such
@@ -116,25 +112,33 @@ class FolderDocument:
             bad_keys,
         )
 
-    def show_backlinks(self, links: Mapping[str, Iterable[str]], *, only: Iterable[str] | None = None) -> None:
+    def show_backlinks(self, links: Mapping[str, Iterable[str]], *, only: Collection[str] | None = None) -> None:
         """For each note that is linked to, those that link to it. `only`: of these, the others stay as they are."""
         with self.document.lock:
             old = self.backlinks()
-            wanted = {target: sorted(set(sources)) for target, sources in links.items() if sources}
+            new = {target: sorted(set(sources)) for target, sources in links.items() if sources}
+            if only is not None:
+                old = {key: old[key] for key in only if key in old}
+                new = {key: new[key] for key in only if key in new}
             with self.document.transaction(_LINKS_ORIGIN):
-                for key in old.keys() | wanted.keys() if only is None else set(only):
-                    if key not in wanted and key in old:
-                        del self._backlinks[key]
-                    elif key in wanted and old.get(key) != wanted[key]:
-                        self._backlinks[key] = wanted[key]
+                _replace(self._backlinks, old, new)
 
     def backlinks(self) -> dict[str, list[str]]:
+        found = {}
         with self.document.lock:
-            return {key: _to_strings(value) for key, value in self._backlinks.items()}
+            for key, value in self._backlinks.items():
+                sources = value.to_py() if hasattr(value, "to_py") else value
+                found[key] = [one for one in sources if isinstance(one, str)] if isinstance(sources, list) else []
+        return found
 
 
-def _kind_of(path: NotePath) -> str:
-    return _NOTE if path.is_note else _KINDS.get(path.rpartition(".")[2].lower(), "file")
+def _replace(entries: Map[Any], old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """Make the entries that were `old` say `new`. What is the same already is not touched."""
+    for key in old.keys() - new.keys():
+        del entries[key]
+    for key, value in new.items():
+        if key not in old or old[key] != value:
+            entries[key] = value
 
 
 def _path_of(key: str) -> NotePath | None:
@@ -148,8 +152,3 @@ def _to_dict(value: Any) -> dict[str, Any]:
     if isinstance(value, Map):
         return dict(value.to_py() or {})
     return value if isinstance(value, dict) else {}
-
-
-def _to_strings(value: Any) -> list[str]:
-    plain = value.to_py() if hasattr(value, "to_py") else value
-    return [one for one in plain if isinstance(one, str)] if isinstance(plain, list) else []

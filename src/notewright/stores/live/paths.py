@@ -6,7 +6,7 @@ what the file system calls it, or by the history of our own processes.
 
 import threading
 import time
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
 
 from notewright.notes.path import NotePath
 from notewright.stores.base import Store, Version
@@ -22,46 +22,37 @@ class DocumentPaths:
 
     def __init__(self, folder: Store, lock: "threading.RLock", opened: MutableMapping[str, Document]) -> None:
         self._folder, self._lock, self._open = folder, lock, opened
-        self._log: LiveLog | None = None
+        self.log: LiveLog | None = None
         self.find_moved: Callable[[NotePath], NotePath | None] = lambda path: None  # to where one of our processes did
         self.ids: dict[NotePath, str] = {}  # of files that were given one
         self.stamps: dict[NotePath, str] = {}  # of these files, when they were last listed
         self._departed: dict[NotePath, Version] = {}  # names that documents moved away from, with what the files held
         self._former: dict[NotePath, NotePath] = {}  # names that documents moved to, with those they had
-        self._missing: dict[NotePath, float] = {}  # files with ids that are not there, since when
+        self.missing: dict[NotePath, float] = {}  # files with ids that `list_ids` did not find, since when
 
-    def begin(self, log: LiveLog) -> None:
-        self._log, self.ids = log, log.load_ids()
-
-    def assign_ids(self, paths: Iterable[NotePath]) -> dict[NotePath, str]:
+    def assign_ids(self, paths: Sequence[NotePath]) -> dict[NotePath, str]:
         """The ids of these files. Those that have none are given one now."""
-        wanted = list(paths)
         with self._lock:
-            new = [path for path in wanted if path not in self.ids]
-            assigned = self._log.assign_ids(new) if new and self._log is not None else {}
+            new = [path for path in paths if path not in self.ids]
+            assigned = self.log.assign_ids(new) if new and self.log is not None else {}
             self.ids |= assigned
             for path, doc_id in assigned.items():
                 self._reattach(doc_id, path)
-            return {path: self.ids[path] for path in wanted}
+            return {path: self.ids[path] for path in paths}
 
     def list_ids(self) -> dict[NotePath, str]:
         """Every file that is there, with its id; those that are new are given one, and those that were moved by
-        somebody else keep theirs."""
+        somebody else keep theirs. So do, for a while, those that are `missing`: they may be back in a moment."""
         now = time.monotonic()
         stamps = self.follow_renames()
         missing = [path for path in list(self.ids) if path not in stamps]
-        self._missing = {path: self._missing.get(path, now) for path in missing}
+        self.missing = {path: self.missing.get(path, now) for path in missing}
         for path in missing:
-            if now - self._missing[path] >= GONE_S and self.ids.get(path) not in self._open:
+            if now - self.missing[path] >= GONE_S and self.ids.get(path) not in self._open:
                 self.remove(path)
-                del self._missing[path]
+                del self.missing[path]
         self.stamps = stamps
-        return self.assign_ids([*stamps, *self._missing])
-
-    @property
-    def has_missing_files(self) -> bool:
-        """Files are missing that may be back in a moment: call `list_ids` again."""
-        return bool(self._missing)
+        return self.assign_ids([*stamps, *self.missing])
 
     def follow_renames(self) -> dict[NotePath, str]:
         """Files that have another name since they were last listed take their documents along; all files there are,
@@ -84,8 +75,8 @@ class DocumentPaths:
         with self._lock:
             other = self.ids.get(path)
             self.ids[path] = doc_id
-            if self._log is not None:
-                self._log.set_path(doc_id, path)
+            if self.log is not None:
+                self.log.set_path(doc_id, path)
             if doc_id in self._open:
                 self._open[doc_id].path = path
             return None if other == doc_id else other
@@ -120,14 +111,14 @@ class DocumentPaths:
         """A file was deleted."""
         with self._lock:
             doc_id = self.ids.pop(path, None)
-            if doc_id is not None and self._log is not None:
-                self._log.set_path(doc_id, None)
+            if doc_id is not None and self.log is not None:
+                self.log.set_path(doc_id, None)
 
     def restore(self, path: NotePath) -> None:
         """A file was made where none was: if there was one before, its document is there again."""
-        if self._log is not None and path.is_note and path not in self.ids:
+        if self.log is not None and path.is_note and path not in self.ids:
             with self._lock:
-                if (doc_id := self._log.restore_document(path)) is not None:
+                if (doc_id := self.log.restore_document(path)) is not None:
                     self.ids[path] = doc_id
                     self._reattach(doc_id, path)
 
