@@ -11,7 +11,7 @@ from notewright.engine.check import broken_links, check
 from notewright.engine.dialects.cairn import note_summaries
 from notewright.engine.dialects.lens import forward_links_across
 from notewright.engine.dialects.obsidian import tag_descriptions, unresolved_links
-from notewright.engine.find.graph import linking, neighbourhood
+from notewright.engine.find.graph import find_links_to, find_neighbourhood
 from notewright.engine.find.links import links, outgoing
 from notewright.engine.move import move
 from notewright.engine.workspace import Workspace
@@ -69,8 +69,8 @@ FILES = {
 TOPIC, ABOUT = NotePath("Topic.md"), NotePath("About.md")
 ASK: dict[str, Callable[[Workspace], object]] = {
     "links both ways": lambda ws: links(ws, ABOUT, depth=2),
-    "notes that link to one": lambda ws: linking(ws, TOPIC, CAIRN),
-    "notes around": lambda ws: neighbourhood(ws, ABOUT, CAIRN, depth=2),
+    "notes that link to one": lambda ws: find_links_to(ws, TOPIC, CAIRN),
+    "notes around": lambda ws: find_neighbourhood(ws, ABOUT, CAIRN, depth=2),
     "loose ends": lambda ws: broken_links(ws, ""),
     "what check says of links": lambda ws: [one for one in check(ws) if one.kind.endswith("_link")],
     "names that nothing has": unresolved_links,

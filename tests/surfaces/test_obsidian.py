@@ -458,7 +458,7 @@ def test_an_answer_that_is_too_long_is_cut_at_an_entry_and_says_so(
     vault: OpenVault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     v = vault({f"n{number}": "[[gone]]" for number in range(9)})
-    monkeypatch.setattr(base, "MOST_BYTES", 110)
+    monkeypatch.setattr(base, "MAX_ANSWER_BYTES", 110)
     v.told("list_notes")
     answer = v.answer("find_broken_links")
     assert answer.meta == {"truncated": True, "total": 9}

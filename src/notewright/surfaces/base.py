@@ -363,7 +363,9 @@ def count_fitting(sizes: Iterable[int], room: int) -> int:
     return sum(1 for _ in takewhile(lambda end: end <= room, accumulate(sizes)))
 
 
-def whole(entries: Sequence[str], narrow: str, *, separator: str = "\n", around: tuple[str, str] = ("", "")) -> Answer:
+def join_bounded(
+    entries: Sequence[str], narrow: str, *, separator: str = "\n", around: tuple[str, str] = ("", "")
+) -> Answer:
     """The entries joined; `narrow` names the argument that asks for fewer."""
     sizes = (len(entry.encode("utf-8", "replace")) + len(separator) for entry in entries)
     kept = count_fitting(sizes, MAX_ANSWER_BYTES)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from notewright.engine.dialects.cairn import note_summaries
-from notewright.engine.find.graph import linked, linking, neighbourhood
+from notewright.engine.find.graph import find_links_from, find_links_to, find_neighbourhood
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import delete
 from notewright.errors import NotFound
@@ -25,8 +25,8 @@ def test_a_note_that_links_to_another_is_among_those_that_link_to_it(
     shutil.copytree(shared / "vaults" / vault, tmp_path / "Vault")
     ws = workspace(name="Vault")
     paths = [card.path for card in note_summaries(ws, Selection())[0]]
-    out = {(path, link.path) for path in paths for link in linked(ws, path, CAIRN) if link.status != "broken"}
-    back = {(link.source, path) for path in paths for link in linking(ws, path, CAIRN)}
+    out = {(path, link.path) for path in paths for link in find_links_from(ws, path, CAIRN) if link.status != "broken"}
+    back = {(link.source, path) for path in paths for link in find_links_to(ws, path, CAIRN)}
     assert out == back and len(out) > 50
 
 
@@ -36,10 +36,12 @@ def test_every_link_that_leads_nowhere_is_found_under_the_path_it_is_known_by(
     shutil.copytree(shared / "vaults" / "kepano-obsidian", tmp_path / "Vault")
     ws = workspace(name="Vault")
     paths = [card.path for card in note_summaries(ws, Selection())[0]]
-    nowhere = [(path, link.path) for path in paths for link in linked(ws, path, CAIRN) if link.status == "broken"]
+    nowhere = [
+        (path, link.path) for path in paths for link in find_links_from(ws, path, CAIRN) if link.status == "broken"
+    ]
     assert len(nowhere) > 50
     for source, path in nowhere:
-        assert path is not None and source in [link.source for link in linking(ws, path, CAIRN)]
+        assert path is not None and source in [link.source for link in find_links_to(ws, path, CAIRN)]
 
 
 def test_a_note_deleted_long_ago_is_forgotten_and_later_ones_are_not(
@@ -50,12 +52,12 @@ def test_a_note_deleted_long_ago_is_forgotten_and_later_ones_are_not(
     ws = workspace({**notes, "x.md": "[[A0]] [[A1]] [[A2]]"})
     for path in notes:
         delete(ws, NotePath(path), trash=False)
-        linked(ws, NotePath("x.md"), CAIRN)
-    assert [link.path for link in linked(ws, NotePath("x.md"), CAIRN)] == ["A0.md", "n1.md", "n2.md"]
+        find_links_from(ws, NotePath("x.md"), CAIRN)
+    assert [link.path for link in find_links_from(ws, NotePath("x.md"), CAIRN)] == ["A0.md", "n1.md", "n2.md"]
 
 
 def test_nothing_is_around_what_nobody_knows(workspace: MakeWorkspace) -> None:
     ws = workspace({"a.md": "[[b]]"})
-    assert neighbourhood(ws, NotePath("b.md"), CAIRN).incoming[0].path == "a.md"
+    assert find_neighbourhood(ws, NotePath("b.md"), CAIRN).incoming[0].path == "a.md"
     with pytest.raises(NotFound):
-        neighbourhood(ws, NotePath("c.md"), CAIRN)
+        find_neighbourhood(ws, NotePath("c.md"), CAIRN)

@@ -56,7 +56,7 @@ class Neighbourhood(NamedTuple):
 
 
 @from_note_snapshot
-def linking(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:
+def find_links_to(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:
     """The first link of each note to this one, by path; to a note that is not there, those that are known by it."""
     there = ws.index.filed(path) is not None
     found = incoming(ws, path, policy) if there else _known_by(ws, path, policy)
@@ -68,7 +68,7 @@ def linking(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedL
 
 
 @from_note_snapshot
-def linked(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:
+def find_links_from(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:
     """The first link of a note to each other end, in order; where it leads nowhere, `path` is what that is known by."""
     known: Callable[[str, NotePath], NotePath] | None = None
     firsts: dict[str, ResolvedLink] = {}
@@ -82,7 +82,7 @@ def linked(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLi
     return list(firsts.values())
 
 
-def neighbourhood(
+def find_neighbourhood(
     ws: Workspace,
     path: NotePath,
     policy: LinkPolicy,
@@ -95,12 +95,12 @@ def neighbourhood(
 
     NotFound where there is neither a note nor a link that is known by this path.
     """
-    if not exists(ws, path) and not linking(ws, path, policy):
+    if not exists(ws, path) and not find_links_to(ws, path, policy):
         raise missing(ws, path)
 
     def found() -> Neighbourhood:
         near, cut = dict[str, tuple[NearbyNote, ...]](), False
-        for way, step in (("in", linking), ("out", linked)):
+        for way, step in (("in", find_links_to), ("out", find_links_from)):
             if direction in (way, "both"):
                 links, more = _spread(ws, path, depth, step, policy, between)
                 near[way] = tuple(_near(ws, link) for link in links)

@@ -1,4 +1,4 @@
-"""How Cairn says things: the frontmatter it shows, contexts and snippets, pages, and its refusals."""
+"""The words of Cairn's answers: the frontmatter it shows, contexts and snippets, pages, and its errors."""
 
 import base64
 import binascii
@@ -23,12 +23,12 @@ from notewright.notes.words import query_words
 from notewright.surfaces.base import Answer, Args, FailedCall, Style, say_not_indexed
 from notewright.surfaces.perform import well_formed
 
-CONTEXT = 160  # characters of the line around a link
-SNIPPET = 120
-PAGE, MOST = 20, 1000
+CONTEXT_CHARS = 160  # of the line around a link
+SNIPPET_CHARS = 120
+DEFAULT_PAGE, MAX_PAGE = 20, 1000  # results
 MOST_BACKLINKS = 5_000
-LAST_NS = 2**63 - 1
-LAST_ROW = 10**12
+MAX_NS = 2**63 - 1
+MAX_OFFSET = 10**12
 _MARKERS = re.compile(r"(?:\s*(?:[-*+]|\d{1,9}[.)]|>|#{1,6})(?=\s)\s+|\s*>)+")
 _BLANKS = re.compile(r"\s+")
 
@@ -44,7 +44,17 @@ def answer(**values: Any) -> str:
 
 def block(reading: Reading, note: Note, backlinks: Sequence[ResolvedLink], *, contexts: bool) -> str:
     """The frontmatter as it is shown: some keys first, the stored ones, then when it changed and who links here."""
-    lines = ["---", *(_entry(key, value) for key, value in _render_properties(reading, note).items())]
+    stored = dict(note.frontmatter.properties)
+    first = {"title": note.title, "type": stored.pop("type", None)}
+    tags = list_property_tags(stored) if any(key.lower() == "tags" for key in stored) else None
+    modified = stored.pop("modified", None) or format_utc(reading.modified)
+    others = {"aliases" if key.lower() == "aliases" else key: value for key, value in stored.items()}
+    if "aliases" in others:
+        others["aliases"] = list(note.aliases)
+    hidden = {"title", "backlinks"} | {key for key in others if key.lower() == "tags"}
+    head = {key: value for key, value in {**first, "tags": tags}.items() if value is not None}
+    properties = {**head, **{key: value for key, value in others.items() if key not in hidden}, "modified": modified}
+    lines = ["---", *(_entry(key, value) for key, value in properties.items())]
     shown = backlinks[:MOST_BACKLINKS]
     if contexts and shown:
         lines.append("backlinks:")
@@ -57,30 +67,11 @@ def block(reading: Reading, note: Note, backlinks: Sequence[ResolvedLink], *, co
     return "\n".join([*lines, "---"])
 
 
-def _render_properties(reading: Reading, note: Note) -> dict[str, Any]:
-    stored = dict(note.frontmatter.properties)
-    first = {"title": note.title, "type": stored.pop("type", None)}
-    tags = list_property_tags(stored) if any(key.lower() == "tags" for key in stored) else None
-    changed = stored.pop("modified", None) or format_utc(reading.modified)
-    others = {"aliases" if key.lower() == "aliases" else key: value for key, value in stored.items()}
-    if "aliases" in others:
-        others["aliases"] = list(note.aliases)
-    hidden = {"title", "backlinks"} | {key for key in others if key.lower() == "tags"}
-    kept = {key: value for key, value in others.items() if key not in hidden}
-    head = {key: value for key, value in {**first, "tags": tags}.items() if value is not None}
-    return {**head, **kept, "modified": changed}
-
-
 def _entry(key: str, value: Any) -> str:
     try:
         return yaml_entry(key, value, "flow")
     except Invalid:  # the name of a file that is not Unicode
         return yaml_entry(key, json.loads(well_formed(json.dumps(value, ensure_ascii=False))), "flow")
-
-
-def below(head: str, body: str) -> str:
-    """The block, a blank line, and the body if there is one."""
-    return f"{head}\n\n{body}" if body else head
 
 
 # ---- pieces of text -----------------------------------------------------------------------------------
@@ -90,14 +81,14 @@ def context(link: ResolvedLink) -> str:
     """The line a link stands in, without the marks at its beginning, cut around the link."""
     line, start, end = link.context.text, link.context.start, link.context.end
     first = min(found.end(), start) if (found := _MARKERS.match(line)) and not link.context.before else 0
-    return _window(line[first:], start - first, end - start, max(CONTEXT, end - start))
+    return _window(line[first:], start - first, end - start, max(CONTEXT_CHARS, end - start))
 
 
 def snippet(text: str, query: str) -> str:
     """What stands around the first word of a note that the query found, or the beginning of its body."""
     body = _BLANKS.sub(" ", body_of(text)).strip()
     found = _pattern(query).search(folded(body)) if query_words(query) else None
-    return _window(body, found.start() if found else 0, found.end() - found.start() if found else 0, SNIPPET)
+    return _window(body, found.start() if found else 0, found.end() - found.start() if found else 0, SNIPPET_CHARS)
 
 
 def _window(text: str, place: int, length: int, most: int) -> str:
@@ -124,22 +115,18 @@ _UNSPACED = re.compile("[\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff]")
 
 def page(args: Args) -> tuple[int, int]:
     """(offset, limit) of the page asked for."""
-    limit = args.get("limit", PAGE)
+    limit = args.get("limit", DEFAULT_PAGE)
     if limit < 1:
         raise Invalid("limit must be at least 1", what="limit")
-    return _offset(args.get("cursor")), min(limit, MOST)
-
-
-def _offset(cursor: str | None) -> int:
-    if not cursor:
-        return 0
+    if not args.get("cursor"):
+        return 0, min(limit, MAX_PAGE)
     try:
-        place = json.loads(base64.b64decode(cursor, validate=True))
+        place = json.loads(base64.b64decode(args["cursor"], validate=True))
     except (binascii.Error, ValueError, RecursionError):
         place = None
     match place:
         case {"offset": int(offset)} if offset >= 0 and not isinstance(offset, bool):
-            return min(offset, LAST_ROW)
+            return min(offset, MAX_OFFSET), min(limit, MAX_PAGE)
     raise Invalid("Invalid cursor", what="cursor")
 
 
@@ -157,7 +144,7 @@ def since_ns(raw: str) -> int:
         raise Invalid(f"Invalid date '{raw}'", what="date")
     micros = round(seconds * 1_000_000)
     last = micros * 1000 + (0 if micros % 1_000_000 else 999_999_999)
-    return max(-LAST_NS, min(last, LAST_NS))
+    return max(-MAX_NS, min(last, MAX_NS))
 
 
 # ---- refusals -----------------------------------------------------------------------------------------
@@ -175,11 +162,11 @@ class Typed(Style):
     }
 
     def problem(self, failed: FailedCall) -> Answer:
-        kind, said = said_of(failed.problem, failed.args)
-        return Answer.error(f"{kind or self.table[failed.problem.code]}: {said}")
+        kind, message = describe_problem(failed.problem, failed.args)
+        return Answer.error(f"{kind or self.table[failed.problem.code]}: {message}")
 
 
-def said_of(problem: Problem, args: Args) -> tuple[str | None, str]:
+def describe_problem(problem: Problem, args: Args) -> tuple[str | None, str]:
     """Another type than the code's where the dialect has one, and its own sentence where it has one."""
     details = problem.details
     path = without_md(str(details.get("path", "")))

@@ -5,7 +5,6 @@ from unicodedata import normalize
 
 from notewright.engine.daily import parse_date, today
 from notewright.engine.dialects.cairn import (
-    NoteSummary,
     body_of,
     indexed_text,
     note_summaries,
@@ -13,8 +12,7 @@ from notewright.engine.dialects.cairn import (
     patch_stamped,
     write_stamped,
 )
-from notewright.engine.find.graph import NearbyNote, linking, neighbourhood
-from notewright.engine.find.links import ResolvedLink
+from notewright.engine.find.graph import find_links_to, find_neighbourhood
 from notewright.engine.read import probably_exists
 from notewright.engine.read import read as read_note
 from notewright.engine.workspace import Workspace
@@ -34,7 +32,7 @@ from notewright.surfaces.resources import NoteResources
 from notewright.surfaces.schema import CHANGES, LOOKS, flag, takes, text, texts, tool, whole
 
 RULE = HeadingRule.EXACT_THEN_FOLDED
-DEEPEST = 10
+MAX_DEPTH = 10
 SORTS = {"modified": "modified", "created": "created", "alpha": "name"}
 
 
@@ -73,19 +71,20 @@ def _writable_path(ws: Workspace, raw: str) -> NotePath:
 
 def read(call: Call, args: Args) -> str:
     """Read a note: its frontmatter with backlinks, then the body, one section of it, or no body at all."""
-    bare = args.get("metadata_only", False)
-    return _reading(call.workspace, _path(args["path"]), "" if bare else args.get("section", ""), bare)
+    without_body = args.get("metadata_only", False)
+    section = "" if without_body else args.get("section", "")
+    return _render_note(call.workspace, _path(args["path"]), section, without_body)
 
 
-def _reading(ws: Workspace, path: NotePath, section: str = "", bare: bool = False) -> str:
+def _render_note(ws: Workspace, path: NotePath, section: str = "", without_body: bool = False) -> str:
     reading = read_note(ws, path)
     note = reading.note
-    body = "" if bare else body_of(note.text)
+    body = "" if without_body else body_of(note.text)
     if section.strip():
         found = require_section(note, section, RULE)
         body = note.text[found.start : found.end]
-    head = words.block(reading, note, linking(ws, path, CAIRN), contexts=bare)
-    return words.below(head, body)
+    head = words.block(reading, note, find_links_to(ws, path, CAIRN), contexts=without_body)
+    return f"{head}\n\n{body}" if body else head
 
 
 def write(call: Call, args: Args) -> str:
@@ -99,12 +98,12 @@ def write(call: Call, args: Args) -> str:
 
 def patch(call: Call, args: Args) -> str:
     """Change a note that exists: add text at its beginning or end or in a section, or replace a text."""
-    path, edit = _path(args["path"]), _edit(args)
-    done = patch_stamped(call.workspace, path, edit)
+    path = _path(args["path"])
+    done = patch_stamped(call.workspace, path, _parse_edit(args))
     return words.answer(path=without_md(path), op=args["op"], bytes_added=done.added)
 
 
-def _edit(args: Args) -> Edit:
+def _parse_edit(args: Args) -> Edit:
     op, content, section, find = args["op"], args.get("content"), args.get("section", ""), args.get("find", "")
     if content is None:
         raise Invalid(f"'{op}' requires 'content' parameter", what="content")
@@ -132,22 +131,16 @@ def delete(call: Call, args: Args) -> str:
 def daily(call: Call, args: Args) -> str:
     """Read a day's note or add to it; it is made when missing. Date defaults to today."""
     ws, op = call.workspace, args["op"]
-    day = _day(ws, args.get("date"))
-    path, edit = NotePath(f"daily/{day}.md"), None if op == "read" else _edit(args)
-    begun = f'---\ntitle: "{day}"\ntype: daily\ntags: [daily]\n---\n'
-    done = patch_or_create(ws, path, begun, edit)
-    if edit is None:
-        return _reading(ws, path)
-    return words.answer(path=without_md(path), op=op, bytes_added=done.added)
-
-
-def _day(ws: Workspace, given: str | None) -> str:
-    if given is None:
-        return today(ws).isoformat()
     try:
-        return parse_date(given).isoformat()
+        day = parse_date(args["date"]) if "date" in args else today(ws)
     except Invalid:
-        raise Invalid(f"Invalid date '{given}'", what="date") from None
+        raise Invalid(f"Invalid date '{args['date']}'", what="date") from None
+    path, edit = NotePath(f"daily/{day.isoformat()}.md"), None if op == "read" else _parse_edit(args)
+    new_note = f'---\ntitle: "{day.isoformat()}"\ntype: daily\ntags: [daily]\n---\n'
+    done = patch_or_create(ws, path, new_note, edit)
+    if edit is None:
+        return _render_note(ws, path)
+    return words.answer(path=without_md(path), op=op, bytes_added=done.added)
 
 
 # ---- many notes ---------------------------------------------------------------------------------------
@@ -163,7 +156,7 @@ def search(call: Call, args: Args) -> str:
     offset, limit = words.page(args)
     if not (query or tags or prefix or target or since is not None):
         raise Invalid("At least one search parameter is required", what="query")
-    back = {link.source: link for link in linking(ws, target, CAIRN)} if target else {}
+    back = {link.source: link for link in find_links_to(ws, target, CAIRN)} if target else {}
     chosen = Selection(
         prefix_words=tuple(query.split()),
         tags=tags,
@@ -174,19 +167,19 @@ def search(call: Call, args: Args) -> str:
         offset=offset,
     )
     found, total = note_summaries(ws, chosen, prefix)
-    rows = [_result(ws, card, query, back.get(card.path)) for card in found]
+    rows = [
+        {
+            "path": without_md(card.path),
+            "title": card.title,
+            "snippet": words.context(back[card.path])
+            if card.path in back and not query
+            else words.snippet(indexed_text(ws, card.path), query),
+            "tags": card.tags,
+            "modified": format_utc(card.modified),
+        }
+        for card in found
+    ]
     return words.answer(results=rows, total=total, cursor=words.cursor(offset, len(rows), total))
-
-
-def _result(ws: Workspace, card: NoteSummary, query: str, link: ResolvedLink | None) -> dict[str, Any]:
-    shown = words.context(link) if link and not query else words.snippet(indexed_text(ws, card.path), query)
-    return {
-        "path": without_md(card.path),
-        "title": card.title,
-        "snippet": shown,
-        "tags": card.tags,
-        "modified": format_utc(card.modified),
-    }
 
 
 def links(call: Call, args: Args) -> Answer:
@@ -194,15 +187,15 @@ def links(call: Call, args: Args) -> Answer:
     path, depth, direction = _path(args["path"]), args.get("depth", 1), args.get("direction", "both")
     if depth < 1:
         raise Invalid("depth must be at least 1", what="depth")
-    stop, depth = call.stop_if_cancelled, min(depth, DEEPEST)
-    found = neighbourhood(call.workspace, path, CAIRN, direction=direction, depth=depth, between=stop)
-    incoming = [{**_end(near), "context": words.context(near.link)} for near in found.incoming]
-    said = words.answer(path=without_md(path), incoming=incoming, outgoing=[*map(_end, found.outgoing)])
-    return Answer.of(said, meta={"truncated": True} if found.cut else None)
-
-
-def _end(near: NearbyNote) -> dict[str, str]:
-    return {"path": without_md(near.path), "title": near.title}
+    stop, depth = call.stop_if_cancelled, min(depth, MAX_DEPTH)
+    found = find_neighbourhood(call.workspace, path, CAIRN, direction=direction, depth=depth, between=stop)
+    outgoing = [{"path": without_md(near.path), "title": near.title} for near in found.outgoing]
+    incoming = [
+        {"path": without_md(near.path), "title": near.title, "context": words.context(near.link)}
+        for near in found.incoming
+    ]
+    text = words.answer(path=without_md(path), incoming=incoming, outgoing=outgoing)
+    return Answer.of(text, meta={"truncated": True} if found.cut else None)
 
 
 def list_notes(call: Call, args: Args) -> str:
@@ -211,21 +204,22 @@ def list_notes(call: Call, args: Args) -> str:
     chosen = Selection(sort=SORTS[args.get("sort", "modified")], limit=limit, offset=offset)
     found, total = note_summaries(ws, chosen, prefix, deep=args.get("recursive", not prefix))
     rows = [
-        {"path": without_md(card.path), "title": card.title, "type": _kind(card), "modified": format_utc(card.modified)}
+        {
+            "path": without_md(card.path),
+            "title": card.title,
+            "type": str(card.type) if isinstance(card.type, str | int | float) else "",
+            "modified": format_utc(card.modified),
+        }
         for card in found
     ]
     return words.answer(path_prefix=prefix, notes=rows, total=total, cursor=words.cursor(offset, len(rows), total))
-
-
-def _kind(card: NoteSummary) -> str:
-    return str(card.type) if isinstance(card.type, str | int | float) else ""
 
 
 # ---- the surface --------------------------------------------------------------------------------------
 
 
 def _shape(**properties: dict[str, Any]) -> dict[str, Any]:
-    """As `takes`, but in this dialect's order, and nothing said where nothing is required."""
+    """As `takes`, but in this dialect's order, and without an empty list of what is required."""
     made = takes(**properties)
     required = {"required": made["required"]} if made["required"] else {}
     return {"type": "object"} | required | {"properties": made["properties"]}

@@ -1,6 +1,5 @@
 """Lens's dialect: three tools that answer in plain text over all workspaces, each a folder of documents."""
 
-from collections.abc import Callable
 from typing import ClassVar
 
 from notewright.engine.dialects.lens import backlinks_across, forward_links_across, full_name
@@ -21,7 +20,7 @@ from notewright.surfaces.base import (
     RpcError,
     Style,
     Surface,
-    whole,
+    join_bounded,
 )
 from notewright.surfaces.resources import NoteResources
 from notewright.surfaces.schema import LOOKS, field, takes_only, text, tool
@@ -88,25 +87,15 @@ def glob(call: Call, args: Args) -> Answer:
     if not pattern:
         raise Invalid("it is empty", what="pattern")
     scope = args.get("path", "").strip("/")
-    matches = _scoped(compile_glob(pattern, negation=True), scope)
-    found = sorted(
-        full_name(ws, filed.path)
-        for ws in call.workspaces
-        for filed in listing(ws, _documents(ws, glob_literals(pattern)))[0]
-        if matches(full_name(ws, filed.path))
-    )
-    return whole(found, "pattern") if found else Answer.of("No matches found.")
-
-
-def _scoped(matches: Callable[[str], bool], scope: str) -> Callable[[str], bool]:
-    """A path counts when it matches as a whole or below the scope."""
-    inside = scope + "/" if scope else ""
-    return lambda path: path.startswith(inside) and (matches(path) or (bool(scope) and matches(path[len(inside) :])))
-
-
-def _documents(ws: Workspace, pieces: tuple[str, ...]) -> Selection:
-    holding = tuple(piece for piece in pieces if piece not in ws.name)
-    return Selection(holding=holding, visible=ws.access.visibility)
+    matches, inside = compile_glob(pattern, negation=True), scope + "/" if scope else ""
+    found = []
+    for ws in call.workspaces:
+        holding = tuple(piece for piece in glob_literals(pattern) if piece not in ws.name)
+        for filed in listing(ws, Selection(holding=holding, visible=ws.access.visibility))[0]:
+            name = full_name(ws, filed.path)  # matches as a whole, or below the scope
+            if name.startswith(inside) and (matches(name) or (scope and matches(name.removeprefix(inside)))):
+                found.append(name)
+    return join_bounded(sorted(found), "pattern") if found else Answer.of("No matches found.")
 
 
 def get_links(call: Call, args: Args) -> str:
@@ -117,16 +106,12 @@ def get_links(call: Call, args: Args) -> str:
     return "\n".join(
         [
             "Backlinks (documents linking to this):",
-            *_listed(back),
+            *([f"- {path}" for path in back] or ["- (none)"]),
             "",
             "Forward links (documents this links to):",
-            *_listed(forward),
+            *([f"- {path}" for path in forward] or ["- (none)"]),
         ]
     )
-
-
-def _listed(paths: list[NotePath]) -> list[str]:
-    return [f"- {path}" for path in paths] or ["- (none)"]
 
 
 FILE_PATH = text("Folder/Name.md", required=True)

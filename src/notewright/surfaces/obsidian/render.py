@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from notewright.errors import Problem, codes
 from notewright.notes.path import NotePath
-from notewright.surfaces.base import Answer, Args, FailedCall, Style, count_fitting, say_not_indexed, whole
+from notewright.surfaces.base import Answer, Args, FailedCall, Style, count_fitting, join_bounded, say_not_indexed
 
 MOST_QUOTED = 1_000  # characters of an argument that a refusal repeats
 MOST_TAGS = 24_000  # characters of tags in the block
@@ -78,7 +78,7 @@ def dumps(value: Any) -> str:
 
 def rows_said(rows: Sequence[Mapping[str, Any]], narrow: str) -> Answer:
     """A list, cut at an entry and said to be where it is larger than an answer may be."""
-    return whole([dumps(row) for row in rows], narrow, separator=", ", around=("[", "]"))
+    return join_bounded([dumps(row) for row in rows], narrow, separator=", ", around=("[", "]"))
 
 
 # ---- refusals -----------------------------------------------------------------------------------------

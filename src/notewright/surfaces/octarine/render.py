@@ -179,14 +179,10 @@ def result(one: RankedNote, preview: str, highlights: list[dict[str, Any]]) -> d
     }
 
 
-def highlight(place: TextMatch, context: str) -> dict[str, Any]:
-    return {"line": place.line, "column": place.column, "length": place.length, "context": context}
-
-
 def preview(text: str, start: int, length: int) -> str:
     """So many characters around a place, on one line, `...` where there is more."""
     low = max(0, min(start - length // 3, len(text) - length))
-    return _dotted(re.sub(r"\s+", " ", text[low : low + length]).strip(), low > 0, low + length < len(text))
+    return _with_dots(re.sub(r"\s+", " ", text[low : low + length]).strip(), low > 0, low + length < len(text))
 
 
 def line_around(text: str, place: TextMatch) -> str:
@@ -196,8 +192,8 @@ def line_around(text: str, place: TextMatch) -> str:
     high = min(len(text), low + CONTEXT)
     end = text.find("\n", place.start, high)
     cut_after = end < 0 and high < len(text) and text[high] not in "\r\n"
-    return _dotted(text[low : high if end < 0 else end].strip(), low > place.start - place.column, cut_after)
+    return _with_dots(text[low : high if end < 0 else end].strip(), low > place.start - place.column, cut_after)
 
 
-def _dotted(text: str, before: bool, after: bool) -> str:
+def _with_dots(text: str, before: bool, after: bool) -> str:
     return ("..." if before else "") + text + ("..." if after else "")

@@ -3,7 +3,7 @@
 import hashlib
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from notewright.errors import Invalid, NotFound
 from notewright.notes.glob import compile_glob
 from notewright.notes.path import NotePath, path_problem
 from notewright.stores.base import Entry
-from notewright.surfaces.base import MAX_ANSWER_BYTES, Answer, Args, Call, Surface, Tool, whole
+from notewright.surfaces.base import MAX_ANSWER_BYTES, Answer, Args, Call, Surface, Tool, join_bounded
 from notewright.surfaces.octarine import render as words
 from notewright.surfaces.schema import CHANGES, LOOKS, field, flag, takes, text, tool
 
@@ -38,7 +38,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def _workspaces(call: Call, raw: str | None) -> Callable[[], list[Workspace]]:
-    """Who is meant, once everything else about the question is right; None means all."""
+    """A function that finds the workspaces meant (None: all), to be called once the other arguments are checked: it
+    raises NotFound for a name that none has."""
     if raw is None:
         return lambda: list(call.workspaces)
     found = [ws for ws in call.workspaces if ws.name == raw]
@@ -47,37 +48,31 @@ def _workspaces(call: Call, raw: str | None) -> Callable[[], list[Workspace]]:
     if not found and ("/" in raw or ".." in raw):
         raise _invalid("workspace", words.TRAVERSAL if ".." in raw else "A workspace is named by one plain name")
 
-    def known() -> list[Workspace]:
+    def find() -> list[Workspace]:
         if not found:
             raise NotFound(f"there is no workspace {raw!r}", what="workspace", workspace=raw)
         return found
 
-    return known
+    return find
 
 
 def _path(raw: str) -> NotePath:
     """A path from the workspace's root, whether it begins with `/` or not."""
-    reason = _path_fault(raw)
+    reason = None
+    problem = path_problem(raw.removeprefix("/"))
+    if ".." in re.split(r"[/\\]", raw):
+        reason = words.TRAVERSAL
+    elif raw.startswith(("//", "\\\\")) or re.match(r"/?[A-Za-z]:", raw):
+        reason = "Paths of a whole machine are not allowed"
+    elif raw == "~" or (raw.startswith("~") and "/" in raw):
+        reason = "Home directories are not allowed"
+    elif _UNSAFE.search(raw) or _CONTROL.search(raw):
+        reason = 'Control characters and <>:"|?*\\ are not allowed'
+    elif problem:
+        reason = f"Not a path: {problem}"
     if reason:
         raise _invalid("path", reason)
     return NotePath(raw.removeprefix("/"))
-
-
-def _folder(raw: str) -> str:
-    return "" if raw in ("", "/") else _path(raw.removesuffix("/"))
-
-
-def _path_fault(raw: str) -> str | None:
-    if ".." in re.split(r"[/\\]", raw):
-        return words.TRAVERSAL
-    if raw.startswith(("//", "\\\\")) or re.match(r"/?[A-Za-z]:", raw):
-        return "Paths of a whole machine are not allowed"
-    if raw == "~" or (raw.startswith("~") and "/" in raw):
-        return "Home directories are not allowed"
-    if _UNSAFE.search(raw) or _CONTROL.search(raw):
-        return 'Control characters and <>:"|?*\\ are not allowed'
-    problem = path_problem(raw.removeprefix("/"))
-    return f"Not a path: {problem}" if problem else None
 
 
 def _invalid(what: str, reason: str) -> Invalid:
@@ -89,8 +84,8 @@ def _invalid(what: str, reason: str) -> Invalid:
 
 def read_note(call: Call, args: Args) -> str:
     """Read a whole note with its size, times and hash."""
-    known, path = _workspaces(call, args["workspace"]), _path(args["note_path"])
-    (ws,) = known()
+    find_workspaces, path = _workspaces(call, args["workspace"]), _path(args["note_path"])
+    (ws,) = find_workspaces()
     stored = fetch_copy(ws, path)
     return words.success(
         {
@@ -104,18 +99,17 @@ def read_note(call: Call, args: Args) -> str:
 
 def write_note(call: Call, args: Args) -> str:
     """Make a note or replace all of it."""
-    known, path, content = _workspaces(call, args["workspace"]), _path(args["note_path"]), args["content"]
+    find_workspaces, path, content = _workspaces(call, args["workspace"]), _path(args["note_path"]), args["content"]
     if path.is_hidden:
         raise _invalid("path", "Names beginning with a dot cannot be written")
     if "\0" in content:
         raise _invalid("content", "Content holds a NUL character")
-    (ws,) = known()
-    options = {"overwrite": args.get("overwrite", True), "make_folders": args.get("create_dirs", True)}
-    data = content.encode()
-    done = replace_with_copy(ws, path, data, **options)
-    told = {"path": path, "operation": "created" if done.created else "updated", "size": done.size}
+    (ws,) = find_workspaces()
+    data, make_folders = content.encode(), args.get("create_dirs", True)
+    done = replace_with_copy(ws, path, data, overwrite=args.get("overwrite", True), make_folders=make_folders)
+    outcome = {"path": path, "operation": "created" if done.created else "updated", "size": done.size}
     backup = {} if done.backup is None else {"backup": done.backup}
-    return words.success({**told, "hash": hashlib.sha256(data).hexdigest(), **backup})
+    return words.success({**outcome, "hash": hashlib.sha256(data).hexdigest(), **backup})
 
 
 # ---- searching ----------------------------------------------------------------------------------------
@@ -124,9 +118,16 @@ def write_note(call: Call, args: Args) -> str:
 def search_notes(settings: Octarine, call: Call, args: Args) -> Answer:
     """Find notes that hold a text, frontmatter included, with every match's line and column."""
     started = time.perf_counter()
-    known, asked = _workspaces(call, args.get("workspace")), _parse_query(settings, call, args)
+    find_workspaces, query, regex = _workspaces(call, args.get("workspace")), args["query"], args.get("regex", False)
+    if (query or regex) and not query.strip():
+        raise _invalid("query", "Query is empty")
+    if len(query) > QUERY_CHARACTERS:
+        raise _invalid("query", f"Query is longer than {QUERY_CHARACTERS} characters")
+    case_sensitive, whole_word = args.get("case_sensitive", settings.case_sensitive), args.get("whole_word", False)
+    find = Find(query, regex, case_sensitive, whole_word, cancelled=call.cancelled)
+    find.check()
     offset, limit = args.get("offset", 0), min(args.get("limit", settings.search_limit), MOST_RESULTS)
-    found = rank_texts(known(), asked, args.get("sort_by", "relevance"), offset=offset, limit=limit)
+    found = rank_texts(find_workspaces(), find, args.get("sort_by", "relevance"), offset=offset, limit=limit)
     results, cut = _render_results(call, found, settings.preview_length, args.get("include_content", True))
     data = {
         "results": results,
@@ -136,19 +137,9 @@ def search_notes(settings: Octarine, call: Call, args: Args) -> Answer:
         "executionTime": round((time.perf_counter() - started) * 1000),
         "hasMore": offset + len(found.notes) < found.total,
     }
-    return _say_cut(words.success(data), found.late, cut)
-
-
-def _parse_query(settings: Octarine, call: Call, args: Args) -> Find:
-    query, regex = args["query"], args.get("regex", False)
-    if (query or regex) and not query.strip():
-        raise _invalid("query", "Query is empty")
-    if len(query) > QUERY_CHARACTERS:
-        raise _invalid("query", f"Query is longer than {QUERY_CHARACTERS} characters")
-    case_sensitive, whole_word = args.get("case_sensitive", settings.case_sensitive), args.get("whole_word", False)
-    asked = Find(query, regex, case_sensitive, whole_word, cancelled=call.cancelled)
-    asked.check()
-    return asked
+    notices = ["Cut: time ran out before every note was looked at. Narrow the query."] if found.late else []
+    notices += ["Cut: not all highlights are shown. Narrow the query or the limit."] if cut else []
+    return Answer.of(words.success(data), *notices, meta={"truncated": True} if notices else None)
 
 
 def _render_results(
@@ -165,18 +156,12 @@ def _render_results(
             if marks and room < 0:
                 cut = True
                 break
-            marks.append(words.highlight(place, words.line_around(text, place) if content else ""))
+            context = words.line_around(text, place) if content else ""
+            marks.append({"line": place.line, "column": place.column, "length": place.length, "context": context})
             room -= 60 + len(marks[-1]["context"].encode(errors="replace"))
         around = words.preview(text, one.found.first, preview_length) if content else ""
         shown.append(words.result(one, around, marks))
     return shown, cut
-
-
-def _say_cut(text: str, late: bool, cut: bool) -> Answer:
-    """An answer that lacks something says so beside the envelope."""
-    said = ["Cut: time ran out before every note was looked at. Narrow the query."] if late else []
-    said += ["Cut: not all highlights are shown. Narrow the query or the limit."] if cut else []
-    return Answer.of(text, *said, meta={"truncated": True} if said else None)
 
 
 # ---- listing ------------------------------------------------------------------------------------------
@@ -184,43 +169,28 @@ def _say_cut(text: str, late: bool, cut: bool) -> Answer:
 
 def list_notes(settings: Octarine, call: Call, args: Args) -> Answer:
     """List the files and folders of a folder."""
-    known, folder = _workspaces(call, args["workspace"]), _folder(args.get("directory", ""))
-    matches = _filter(args.get("filter"))
-    (ws,) = known()
-    hidden = args.get("include_hidden", settings.include_hidden)
-    walked = walk(ws, folder, recursive=args.get("recursive", False), hidden=hidden)
-    entries = _matching(call, walked, matches, len(folder) + 1 if folder else 0)
+    find_workspaces, raw = _workspaces(call, args["workspace"]), args.get("directory", "")
+    folder = "" if raw in ("", "/") else _path(raw.removesuffix("/"))
+    try:
+        matches = compile_glob(args["filter"], basename=True) if args.get("filter") else None
+    except Invalid as wrong:
+        raise Invalid(f"filter {wrong.message}", what="filter") from None
+    (ws,) = find_workspaces()
+    hidden, start = args.get("include_hidden", settings.include_hidden), len(folder) + 1 if folder else 0
+    entries: list[Entry] = []
+    for entry in walk(ws, folder, recursive=args.get("recursive", False), hidden=hidden):
+        call.stop_if_cancelled()
+        if matches is None or matches(entry.path[start:]):
+            entries.append(entry)
     times = created(ws, [entry for entry in entries if not is_folder(entry)])
     _sort(entries, times, args.get("sort_by", "name"), args.get("sort_order", "asc"))
-    return _render_listing(folder, entries, times)
-
-
-def _matching(call: Call, walked: Iterable[Entry], matches: Callable[[str], bool], start: int) -> list[Entry]:
-    found: list[Entry] = []
-    for entry in walked:
-        call.stop_if_cancelled()
-        if matches(entry.path[start:]):
-            found.append(entry)
-    return found
-
-
-def _render_listing(folder: str, entries: list[Entry], times: dict[str, float]) -> Answer:
     folders = sum(map(is_folder, entries))
     size = sum(entry.size for entry in entries if not is_folder(entry))
     totals = {"totalFiles": len(entries) - folders, "totalDirectories": folders, "totalSize": size}
     rest = words.as_json({"directory": folder, **totals})
     notes = [words.as_json(words.note_info(entry, times.get(entry.path))) for entry in entries]
     around = '{"success":true,"data":{"notes":[', f"],{rest[1:]}}}"
-    return whole(notes, "directory or the filter", separator=",", around=around)
-
-
-def _filter(pattern: str | None) -> Callable[[str], bool]:
-    if not pattern:
-        return lambda path: True
-    try:
-        return compile_glob(pattern, basename=True)
-    except Invalid as wrong:
-        raise Invalid(f"filter {wrong.message}", what="filter") from None
+    return join_bounded(notes, "directory or the filter", separator=",", around=around)
 
 
 def _sort(entries: list[Entry], times: dict[str, float], by: str, order: str) -> None:

@@ -57,8 +57,12 @@ class Numbered(Style):
         sought = problem.code == "not_found" and problem.details.get("what") == "text"
         code = 400 if sought else self.table[problem.code]
         if problem.code == "limited":
-            return self._limited(failed)
-        return Answer.error(f"Error {code}: {words_of(problem, failed.args)}", meta={"code": code})
+            wait, limit, name = (problem.details[key] for key in ("retry_after", "limit", "name"))
+            said = f"Rate limit exceeded: {limit} tool calls per {name}. Retry after {wait} seconds."
+            if failed.call.transport == "http":
+                raise rate_limited_error(problem, said)
+            return Answer.error(f"Error 429: {said}", meta={"code": 429})
+        return Answer.error(f"Error {code}: {describe_problem(problem, failed.args)}", meta={"code": code})
 
     def bad_arguments(self, failed: FailedCall, fault: BadArgument) -> Answer:
         if fault.argument == "path" and failed.tool != "grep" and fault.fault in ("missing", "length"):
@@ -69,16 +73,8 @@ class Numbered(Style):
             said = f"Invalid parameters: {fault.message}"
         return Answer.error(f"Error 400: {said}", meta={"code": 400})
 
-    def _limited(self, failed: FailedCall) -> Answer:
-        details = failed.problem.details
-        wait, limit, name = details["retry_after"], details["limit"], details["name"]
-        said = f"Rate limit exceeded: {limit} tool calls per {name}. Retry after {wait} seconds."
-        if failed.call.transport == "http":
-            raise rate_limited_error(failed.problem, said)
-        return Answer.error(f"Error 429: {said}", meta={"code": 429})
 
-
-def words_of(problem: Problem, args: Args) -> str:
+def describe_problem(problem: Problem, args: Args) -> str:
     """The dialect's own sentence where it has one, else ours."""
     if problem.code in ("internal", "unavailable") and "change" not in problem.details:
         return "Internal server error"
@@ -116,18 +112,15 @@ def read(call: Call, args: Args) -> str:
     ws, path = call.workspace, _path(args["path"])
     lines = _range(args["range"]) if "range" in args else None
     most = _count(args, "max_bytes")
-    _refuse_huge(size_of(ws, path), whole=lines is None and most is None)
+    size, is_whole = size_of(ws, path), lines is None and most is None
+    limit = READ_BYTES if is_whole else PART_BYTES
+    if size > limit:
+        hint = "give range or max_bytes" if is_whole else ""
+        raise TooLarge(f"File exceeds the {limit >> 20}MB read limit", hint=hint, size=size, limit=limit)
     text = fetch(ws, path).data.decode(errors="replace")
     if lines is not None:
         text = "\n".join(text.split("\n")[lines])
     return text if most is None else text.encode()[:most].decode(errors="ignore")
-
-
-def _refuse_huge(size: int, *, whole: bool) -> None:
-    limit = READ_BYTES if whole else PART_BYTES
-    if size > limit:
-        hint = "give range or max_bytes" if whole else ""
-        raise TooLarge(f"File exceeds the {limit >> 20}MB read limit", hint=hint, size=size, limit=limit)
 
 
 def _range(given: list[float]) -> slice:
@@ -157,7 +150,7 @@ def edit(call: Call, args: Args) -> Answer:
     if args.get("delete"):
         delete(ws, path, trash=False)
         return Answer.of(f"Successfully deleted {path}")
-    change = _change(path, args.get("old_str"), args.get("new_str"))
+    change = _replacement(path, args.get("old_str"), args.get("new_str"))
     if "new_path" in args:
         new = _path(args["new_path"], "new_path")
         change_path(ws, path, new, change)
@@ -168,7 +161,7 @@ def edit(call: Call, args: Args) -> Answer:
     return _with_quota_warning(ws, f"Successfully edited {path}")
 
 
-def _change(path: NotePath, old: str | None, new: str | None) -> Callable[[str], str] | None:
+def _replacement(path: NotePath, old: str | None, new: str | None) -> Callable[[str], str] | None:
     if old is None and new is None:
         return None
     if old is None:
@@ -195,7 +188,7 @@ def glob(call: Call, args: Args) -> Answer:
     if not pattern.strip():
         raise Invalid("Invalid glob pattern: it is empty", what="pattern")
     limit = min(_count(args, "max_results") or 100, MAX_RESULTS)
-    with _naming("glob"):
+    with _name_pattern_faults("glob"):
         wanted = PathGlob(pattern)
     chosen = Selection(
         notes_only=False,
@@ -206,7 +199,7 @@ def glob(call: Call, args: Args) -> Answer:
     )
     found, total = listing(ws, chosen)
     rows = [{"path": one.path, "size": one.size, "modified": format_utc(one.modified_ns / 1e9)} for one in found]
-    return _array(rows, total)
+    return _json_array(rows, total)
 
 
 def grep(call: Call, args: Args) -> Answer:
@@ -230,13 +223,13 @@ def grep(call: Call, args: Args) -> Answer:
         spans=0,
         cancelled=call.cancelled,
     )
-    with _naming("regex"):
+    with _name_pattern_faults("regex"):
         found = grep_notes(ws, asked)
     rows = []
     for one in found.items:
         row: dict[str, Any] = {"path": one.path, "line": one.line, "match": one.text}
         rows.append(row | {"context": [*one.before, one.text, *one.after]} if lines else row)
-    return _array(rows, found.total_lines, found.late)
+    return _json_array(rows, found.total_lines, found.late)
 
 
 def _scope(raw: str) -> str:
@@ -244,13 +237,13 @@ def _scope(raw: str) -> str:
     if re.search(r"(^|/)(\.|/|$)|[\x00-\x1f\x7f]", scope) or len(scope) > PATH_CHARACTERS:
         raise Invalid(f"Invalid path {_short(raw)!r}: name a file or folder from the root, or a glob", what="path")
     if re.search(r"[*?\[{]", scope):
-        with _naming("glob"):
+        with _name_pattern_faults("glob"):
             compile_glob(scope)
     return scope
 
 
 @contextmanager
-def _naming(kind: str) -> Iterator[None]:
+def _name_pattern_faults(kind: str) -> Iterator[None]:
     """What is wrong with a pattern, in the dialect's words."""
     try:
         yield
@@ -266,7 +259,7 @@ def _count(args: Args, name: str, *, least: int = 1) -> int | None:
     return number
 
 
-def _array(rows: list[dict[str, Any]], total: int, late: bool = False) -> Answer:
+def _json_array(rows: list[dict[str, Any]], total: int, late: bool = False) -> Answer:
     text, kept = json.dumps(rows, ensure_ascii=False, indent=2), len(rows)
     while kept and len(text) > MAX_ANSWER_BYTES:
         kept = min(kept - 1, kept * MAX_ANSWER_BYTES // len(text))
