@@ -180,7 +180,7 @@ def test_after_a_bucket_was_away_the_index_says_what_is_there(
     lines = re.findall(r"line \d+\.", text)
     assert len(lines) == len(set(lines))
     late = time.monotonic() + 30
-    while (filed := ws.index.filed("b.md")) is None or filed.version != version_of(bucket.get("b.md")):
+    while (filed := ws.index.find_file("b.md")) is None or filed.version != version_of(bucket.get("b.md")):
         assert time.monotonic() < late
         time.sleep(0.05)
     check(ws, {path: bucket.get(path) for path in ("a.md", "b.md", "c.md")})

@@ -28,7 +28,7 @@ class NoIndex:
     def prepare(self, filing: Any) -> Any:
         return filing
 
-    def filed(self, path: str) -> None:
+    def find_file(self, path: str) -> None:
         return None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from notewright.engine.access import Access
 from notewright.engine.workspace import IndexFollower, Limits
 from notewright.errors import NotFound
-from notewright.index.base import EVERYTHING, Body, Filed, Generation, Needles, Selection, Visibility
+from notewright.index.base import EVERYTHING, Body, Generation, IndexedFile, Needles, Selection, Visibility
 from notewright.notes.path import NotePath
 from notewright.stores.base import Entry, Stored
 
@@ -21,7 +21,7 @@ class ShelfIndex:
         self.texts, self.files = texts, files
         self.looked_at: list[str] = []
 
-    def steady(self, of: Generation | None = None) -> AbstractContextManager[None]:
+    def snapshot(self, of: Generation | None = None) -> AbstractContextManager[None]:
         return nullcontext()
 
     def generation(self) -> Generation:
@@ -30,9 +30,9 @@ class ShelfIndex:
     def folders(self, *, visible: Visibility = EVERYTHING) -> list[tuple[str, int]]:
         return []
 
-    def select(self, selection: Selection) -> tuple[list[Filed], int]:
+    def select(self, selection: Selection) -> tuple[list[IndexedFile], int]:
         sees = selection.visible.sees
-        found = [Filed(NotePath(path), "", "", 0, 0, path) for path in sorted(self.files) if sees(path)]
+        found = [IndexedFile(NotePath(path), "", "", 0, 0, path) for path in sorted(self.files) if sees(path)]
         return found, len(found)
 
     def bodies(self, needles: Needles, *, folder: str = "", visible: Visibility = EVERYTHING) -> Iterator[list[Body]]:

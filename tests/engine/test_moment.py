@@ -95,9 +95,9 @@ def test_an_answer_of_many_questions_is_that_of_one_moment(workspace: MakeWorksp
 def test_which_index_answers_now_is_told_also_inside_one_moment(workspace: MakeWorkspace) -> None:
     ws = workspace(FILES)
     ws.follower.wait(20)
-    with ws.index.steady():
+    with ws.index.snapshot():
         before = ws.index.generation()
-        assert ws.index.filed(TOPIC) is not None
+        assert ws.index.find_file(TOPIC) is not None
         ws.follower.rebuild(lambda done, total: None)
         now = ws.index.generation()
     assert before != now == ws.index.generation()

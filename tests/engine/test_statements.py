@@ -89,11 +89,11 @@ def test_a_name_that_was_looked_up_means_what_another_process_filed_since(tmp_pa
         return [list(ours.by_name(key)) for _ in range(3) for key in ("tea", "rice")][2:]  # the first begins the moment
 
     theirs.file([place("Tea.md")])
-    with ours.steady():
+    with ours.snapshot():
         assert by_name() == [["Tea.md"], []] * 2
         theirs.file([place("Food/Rice.md")], drop=["Tea.md"])
         assert by_name() == [["Tea.md"], []] * 2
-    with ours.steady():
+    with ours.snapshot():
         assert by_name() == [[], ["Food/Rice.md"]] * 2
     ours.close()
     theirs.close()
@@ -114,7 +114,7 @@ def test_a_statement_is_not_planned_again_for_another_note(ws: Workspace) -> Non
         for name in ("Tea", "Cake", "People/0"):
             queries.links_from(con, [f"{name}.md"])
             queries.links_toward(con, [name.lower(), f"{name.lower()}.md"])
-            queries.paths_with(con, name)
+            queries.with_problem(con, name)
         con.db.trace_v2(0, None)
 
     assert isinstance(ws.index, SqliteIndex)

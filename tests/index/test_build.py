@@ -24,12 +24,12 @@ def refuse(paths: object) -> list[Filing]:
 @pytest.mark.parametrize("total", [2, build.SMALL])  # in this process, and in a second one
 def test_the_old_index_answers_until_the_new_one_takes_its_place(tmp_path: Path, total: int) -> None:
     index = sqlite_index(tmp_path / "index", OLD)
-    with index.rebuilding(total) as new:
+    with index.rebuild(total) as new:
         new.file([filing("Tea.md", "new leaves [[Pot]]"), filing("Pot.md", "clay")])
         new.finish()
         assert set(paths(index, "dust leaves")) == {"Gone.md", "Tea.md"}
         new.swap(lambda touched: [])
-    assert index.count() == (2, 0) and paths(index, "dust") == []
+    assert (index.total("notes"), index.total("files")) == (2, 2) and paths(index, "dust") == []
     assert set(paths(index, "leaves")) == {"Tea.md", "Pot.md"}
     assert [link.target for link in index.links_toward(["pot"])] == ["Pot"]
     assert not index.progress().wanting
@@ -42,13 +42,17 @@ def test_a_built_index_holds_what_one_filed_piece_by_piece_holds(tmp_path: Path)
         for number in range(build.SMALL + 20)
     } | {"pic.png": None}
     filed, built = sqlite_index(tmp_path / "filed", texts), SqliteIndex(tmp_path / "built")
-    with built.rebuilding(len(texts)) as new:
+    with built.rebuild(len(texts)) as new:
         new.file(filing(path, text) for path, text in texts.items())
         new.finish()
         new.swap(refuse)
     assert facts(built) == facts(filed)
     sizes = [3 if text is None else len(text.encode()) for text in texts.values()]
-    assert built.usage() == filed.usage() == (len(sizes), sum(sizes))
+    assert (
+        (built.total("files"), built.total("bytes"))
+        == (filed.total("files"), filed.total("bytes"))
+        == (len(sizes), sum(sizes))
+    )
     for question in ("run n7", "学习", "naive"):
         assert paths(built, question) == paths(filed, question)
     for index in (filed, built):
@@ -76,10 +80,10 @@ def test_what_is_filed_together_is_one_segment_of_the_full_text(tmp_path: Path) 
 @pytest.mark.slow
 def test_leaving_without_a_swap_leaves_no_trace(tmp_path: Path) -> None:
     index = sqlite_index(tmp_path / "index", OLD)
-    with pytest.raises(RuntimeError), index.rebuilding(build.SMALL) as new:
+    with pytest.raises(RuntimeError), index.rebuild(build.SMALL) as new:
         new.file([filing("New.md", "half")])
         raise RuntimeError
-    assert index.count() == (2, 0) and not index.progress().building
+    assert (index.total("notes"), index.total("files")) == (2, 2) and not index.progress().building
     assert len(list((tmp_path / "index").glob("g-*"))) == 1
 
 
@@ -87,9 +91,9 @@ def test_what_a_dead_builder_left_is_removed_by_the_next(tmp_path: Path) -> None
     index = sqlite_index(tmp_path / "index", OLD)
     (tmp_path / "index" / "g-dead").mkdir()
     (tmp_path / "index" / "g-dead" / "index.db").write_bytes(b"half")
-    with index.rebuilding(2):
+    with index.rebuild(2):
         assert not (tmp_path / "index" / "g-dead").exists()
-    assert index.count() == (2, 0)
+    assert (index.total("notes"), index.total("files")) == (2, 2)
 
 
 def test_what_changes_during_a_build_is_read_again_before_the_swap(tmp_path: Path) -> None:
@@ -100,28 +104,28 @@ def test_what_changes_during_a_build_is_read_again_before_the_swap(tmp_path: Pat
         asked.extend(touched)  # type: ignore[call-overload]
         return [filing("Tea.md", "newest leaves")]
 
-    with index.rebuilding(2) as new:
+    with index.rebuild(2) as new:
         new.file([filing("Tea.md", "new leaves"), filing("Gone.md", "dust")])
         other.file([filing("Tea.md", "newest leaves")], drop=["Gone.md"])
-        other.touched(["Elsewhere.md"])
+        other.record_changes(["Elsewhere.md"])
         new.finish()
         new.swap(again)
     assert asked == ["Elsewhere.md", "Gone.md", "Tea.md"]
-    assert index.text("Tea.md") == other.text("Tea.md") == "newest leaves" and index.filed("Gone.md") is None
+    assert index.text("Tea.md") == other.text("Tea.md") == "newest leaves" and index.find_file("Gone.md") is None
     assert paths(other, "newest") == ["Tea.md"]
 
 
 def test_only_one_builds_and_everyone_sees_how_far(tmp_path: Path) -> None:
     index, other = sqlite_index(tmp_path / "index", OLD), SqliteIndex(tmp_path / "index")
-    with index.rebuilding(7) as new:
+    with index.rebuild(7) as new:
         progress = other.progress()
         assert (progress.building, progress.total) == (True, 7)
-        with pytest.raises(Busy), other.rebuilding(7):
+        with pytest.raises(Busy), other.rebuild(7):
             pass
         new.finish()
         new.swap(lambda touched: [])
     assert not other.progress().building
-    with other.rebuilding(7):
+    with other.rebuild(7):
         pass
 
 
@@ -141,7 +145,7 @@ def test_writers_during_a_swap_lose_nothing(tmp_path: Path) -> None:
     writer.start()
     try:
         for _ in range(5):
-            with index.rebuilding(10) as new:
+            with index.rebuild(10) as new:
                 new.file(filing(path, text) for path, text in dict(texts).items())
                 new.finish()
                 new.swap(lambda touched: [filing(path, texts[path]) for path in touched])
@@ -153,22 +157,22 @@ def test_writers_during_a_swap_lose_nothing(tmp_path: Path) -> None:
 
 def test_an_index_lost_during_a_build_makes_the_new_one_wanting(tmp_path: Path) -> None:
     index = sqlite_index(tmp_path / "index", OLD)
-    with index.rebuilding(1) as new:
+    with index.rebuild(1) as new:
         new.file([filing("Tea.md", "leaves")])
         new.finish()
-        index._connections.places.discard(index._connections.places.current())
+        index._connections.places.discard(index._connections.places.ensure_current())
         new.swap(refuse)
-    assert index.count() == (1, 0) and index.progress().wanting
+    assert (index.total("notes"), index.total("files")) == (1, 1) and index.progress().wanting
 
 
 @pytest.mark.slow
 def test_a_second_process_that_dies_is_an_error_and_no_new_index(tmp_path: Path) -> None:
     index = sqlite_index(tmp_path / "index", OLD)
-    with pytest.raises(Exception, match="process that writes"), index.rebuilding(build.SMALL) as new:
+    with pytest.raises(Exception, match="process that writes"), index.rebuild(build.SMALL) as new:
         new._filler._child.kill()  # type: ignore[attr-defined]
         new.file([filing("New.md", "x" * 100_000)])
         new.finish()
-    assert index.count() == (2, 0)
+    assert (index.total("notes"), index.total("files")) == (2, 2)
 
 
 @pytest.mark.slow

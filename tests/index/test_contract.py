@@ -40,10 +40,10 @@ def index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Index]:
 
 
 def test_what_was_filed_is_known_by_stamp_version_and_title(index: Index) -> None:
-    known = index.filed("Projects/Tea Garden.md")
+    known = index.find_file("Projects/Tea Garden.md")
     assert known is not None
     assert (known.title, known.modified_ns, known.problem) == ("The Garden", 1_000, None)
-    assert index.filed("nowhere.md") is None
+    assert index.find_file("nowhere.md") is None
     assert sorted(path for path, _ in index.stamps()) == sorted(VAULT)
 
 
@@ -57,7 +57,7 @@ def test_filing_again_takes_the_place_of_what_was_known(index: Index) -> None:
 
 def test_a_file_that_was_only_touched_gets_its_new_stamp_and_time(index: Index) -> None:
     index.file([filing("Tea.md", VAULT["Tea.md"], modified=9, stamp="new")])
-    known = index.filed("Tea.md")
+    known = index.find_file("Tea.md")
     assert known is not None and (known.stamp, known.modified_ns) == ("new", 9)
     assert paths(index, "boiling")[0] == "Tea.md"
 
@@ -117,19 +117,19 @@ def test_names_that_may_not_be_seen_take_no_place_of_others(index: Index) -> Non
 
 def test_twins_and_endings(index: Index) -> None:
     file(index, {"Other.md": "---\naliases: [CHA]\n---\n", "Board.CANVAS": None})
-    assert index.alias_twins() == [("cha", ["Other.md", "Tea.md"])]
+    assert index.shared_aliases() == [("cha", ["Other.md", "Tea.md"])]
     boards, _ = index.select(Selection(notes_only=False, suffixes=(".canvas",)))
     assert [known.path for known in boards] == ["Board.CANVAS"]
 
 
 def test_counts_are_of_notes_other_files_and_bytes(index: Index) -> None:
-    assert index.count() == (5, 1)
-    files, size = index.usage()
+    assert (index.total("notes"), index.total("files")) == (5, 6)
+    files, size = (index.total("files"), index.total("bytes"))
     assert files == 6 and size > 300
     index.file([filing("Projects/plan.png")._replace(stamp="later", size=1_003)])
-    assert index.usage() == (6, size + 1_000)
+    assert (index.total("files"), index.total("bytes")) == (6, size + 1_000)
     index.file([filing("New.md", "four")], drop=["Projects/plan.png", "never there.md"])
-    assert index.usage() == (6, size - 3 + 4)
+    assert (index.total("files"), index.total("bytes")) == (6, size - 3 + 4)
 
 
 # ---- links, tags, headings, properties ------------------------------------------------------------------
@@ -204,7 +204,7 @@ def test_properties_come_back_as_they_were(index: Index) -> None:
 
 def test_a_note_that_could_not_be_read_is_listed_and_found_by_name_alone(index: Index) -> None:
     index.file([filing("Locked.md")])
-    assert index.filed("Locked.md") is not None and index.text("Locked.md") is None
+    assert index.find_file("Locked.md") is not None and index.text("Locked.md") is None
     assert index.by_name("locked") == ["Locked.md"] and index.links_from(["Locked.md"]) == []
 
 
@@ -453,10 +453,10 @@ def test_what_is_asked_in_one_moment_is_answered_from_it_whatever_is_filed_meanw
         thread.start()
         thread.join()
 
-    with index.steady():
+    with index.snapshot():
         assert [path for path, _ in index.stamps()] == before
         elsewhere({"New one.md": "[[Nowhere]]"})
-        with index.steady():  # inside another
+        with index.snapshot():  # inside another
             assert index.links_from(["New one.md"]) == []
         assert [path for path, _ in index.stamps()] == before
     assert [link.target for link in index.links_from(["New one.md"])] == ["Nowhere"]

@@ -71,7 +71,7 @@ def test_a_damaged_index_opens_empty_and_wanting(tmp_path: Path, damage: Callabl
     index = SqliteIndex(tmp_path / "index")
     index.links_toward(["1"])  # some damage shows only when it is met
     paths(index, "leaves")
-    assert index.count() == (0, 0) and index.progress().wanting
+    assert (index.total("notes"), index.total("files")) == (0, 0) and index.progress().wanting
     file(index, VAULT)
     assert len(paths(index, "leaves")) == 10
     index.close()
@@ -88,7 +88,7 @@ def test_an_index_damaged_under_us_goes_on_empty_and_takes_writes(
         paths(index, "number7")
         index.links_toward(["1"])
         file(index, {"new.md": "fresh"})
-    assert index.progress().wanting and index.filed("7.md") is None
+    assert index.progress().wanting and index.find_file("7.md") is None
     file(index, VAULT)
     assert paths(index, "number7")[0] == "7.md" and len(index.links_toward(["1"])) == 60
     index.close()
@@ -98,10 +98,10 @@ def test_it_wants_no_more_once_it_equals_the_store_it_was_compared_with(tmp_path
     index = SqliteIndex(tmp_path / "index")
     compared = index.generation()
     assert not compared.whole and index.progress().wanting
-    index.settled(compared.name)
+    index.mark_whole(compared.name)
     assert index.generation() == (compared.name, True) and not index.progress().wanting
     shutil.rmtree(tmp_path / "index")
-    index.settled(compared.name)  # the one that was compared is gone
+    index.mark_whole(compared.name)  # the one that was compared is gone
     assert not index.generation().whole and index.generation().name != compared.name
     index.close()
 
@@ -135,14 +135,14 @@ def test_many_threads_read_and_write_at_once(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert not failures and index.count() == (68, 0)
+    assert not failures and (index.total("notes"), index.total("files")) == (68, 68)
     index.close()
 
 
 def test_old_generations_are_swept_away(tmp_path: Path) -> None:
     index = sqlite_index(tmp_path / "index", VAULT)
     for _ in range(3):
-        with index.rebuilding(1) as new:
+        with index.rebuild(1) as new:
             new.file([filing("a.md", "a")])
             new.finish()
             new.swap(lambda touched: [])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from notewright.index.base import Filing
-from notewright.index.sqlite.rows import put, row_of
+from notewright.index.sqlite.rows import put, to_row
 from notewright.index.sqlite.schema import new_index
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath
@@ -95,7 +95,7 @@ def file_note(text: str, to: Path) -> None:
     note = parse(PATH, text)
     con = new_index(to)
     with con.db:
-        put(con, [row_of(Filing(PATH, "1", "1", len(text), 1, note))])
+        put(con, [to_row(Filing(PATH, "1", "1", len(text), 1, note))])
     con.close()
     to.unlink()
 
@@ -158,6 +158,6 @@ def test_a_note_of_stops_before_a_link_is_filed_at_once(tmp_path: Path) -> None:
 
 def test_what_is_kept_of_a_line_of_links_stays_in_proportion_to_it() -> None:
     text = "[[x]] and " * 20_000
-    row = row_of(Filing(PATH, "1", "1", len(text), 1, parse(PATH, text)))
+    row = to_row(Filing(PATH, "1", "1", len(text), 1, parse(PATH, text)))
     assert len(row.links) == 20_000
     assert sum(len(sentence) for _, sentence in row.said) < 15 * len(text)

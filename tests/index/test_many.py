@@ -11,7 +11,7 @@ from notewright.engine.find.search import find
 from notewright.index.base import SearchEvidence
 from notewright.index.sqlite import connections as connections_module
 from notewright.index.sqlite import evidence as evidence_module
-from notewright.index.sqlite.evidence import FEW_ROWS, found_by, noting_places
+from notewright.index.sqlite.evidence import FEW_ROWS, collect_evidence, make_places_function
 from notewright.index.sqlite.index import SqliteIndex
 from notewright.index.sqlite.schema import Connection
 
@@ -53,11 +53,11 @@ def test_a_rare_word_that_brings_enough_is_all_that_is_looked_for(
     narrowed: list[bool] = []
 
     def watched(*args: Any, **options: Any) -> SearchEvidence:
-        found = found_by(*args, **options)
+        found = collect_evidence(*args, **options)
         narrowed.append(found.narrowed)
         return found
 
-    monkeypatch.setattr(evidence_module, "found_by", watched)
+    monkeypatch.setattr(evidence_module, "collect_evidence", watched)
     assert {*paths(index, "common saffron", limit=2)} < {"Day 7.md", "Day 1495.md", "Day 3400.md"}
     assert narrowed == [True]
 
@@ -83,7 +83,7 @@ def test_sql_calls_python_for_the_best_notes_alone_and_once(
     called: list[int] = []
 
     def watching(con: Connection) -> Callable[..., None]:
-        places = noting_places(con)
+        places = make_places_function(con)
 
         def watched(api: Any, *rest: object) -> None:
             called.append(api.rowid)
@@ -91,7 +91,7 @@ def test_sql_calls_python_for_the_best_notes_alone_and_once(
 
         return watched
 
-    monkeypatch.setattr(connections_module, "noting_places", watching)
+    monkeypatch.setattr(connections_module, "make_places_function", watching)
     again = SqliteIndex(index._connections.places.folder)
     found = again.evidence(asked("morning evening"), 40)
     assert sorted(called) == sorted(found.by_words[0].scores) and len(called) == 40

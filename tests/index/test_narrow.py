@@ -89,8 +89,8 @@ def test_words_learned_a_moment_ago_are_known(tmp_path: Path) -> None:
 
 def test_words_of_an_index_that_was_swapped_out_are_not_taken_for_those_of_the_new_one(tmp_path: Path) -> None:
     index = sqlite_index(tmp_path / "index", {f"{number}.md": f"plain{number}" for number in range(300)})
-    old = index._connections._borrow(index._connections.places.current())
-    with index.rebuilding(300) as new:
+    old = index._connections._acquire(index._connections.places.ensure_current())
+    with index.rebuild(300) as new:
         new.file(filing(f"{number}.md", f"zeppelin{number}") for number in range(300))
         new.finish()
         new.swap(lambda touched: [])

@@ -12,7 +12,7 @@ from notewright import errors
 from notewright.app import compose
 from notewright.engine.workspace import IndexFollower, Workspace
 from notewright.errors import Limited, NotFound
-from notewright.index.base import Filed
+from notewright.index.base import IndexedFile
 from notewright.notes.path import NotePath
 from notewright.surfaces.base import (
     INVALID_PARAMS,
@@ -94,9 +94,9 @@ class Files(NoteResources):
 
     paths = tuple(f"n{number:03}.md" for number in range(300))
 
-    def files(self, workspace: Workspace, offset: int, limit: int | None) -> Sequence[Filed]:
+    def files(self, workspace: Workspace, offset: int, limit: int | None) -> Sequence[IndexedFile]:
         paths = self.paths[offset:] if limit is None else self.paths[offset : offset + limit]
-        return [Filed(NotePath(path), "", "", 5, 0, "") for path in paths]
+        return [IndexedFile(NotePath(path), "", "", 5, 0, "") for path in paths]
 
     def data(self, workspace: Workspace, path: str) -> bytes:
         if path not in self.paths:

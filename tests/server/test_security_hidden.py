@@ -79,7 +79,7 @@ def _date(server: Guarded, paths: list[str]) -> None:
 
 
 def _is_dated(ws: Workspace, path: str, at: int) -> bool:
-    filed = ws.index.filed(path)
+    filed = ws.index.find_file(path)
     return filed is not None and filed.modified_ns == at * 10**9
 
 

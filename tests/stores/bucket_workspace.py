@@ -76,7 +76,7 @@ def check(ws: Workspace, expected: dict[str, bytes]) -> None:
     stored = ws.store.read_many([NotePath(path) for path in expected])
     for (path, data), found in zip(expected.items(), stored, strict=True):
         assert isinstance(found, Stored) and found.data == data, path
-        filed = ws.index.filed(NotePath(path))
+        filed = ws.index.find_file(NotePath(path))
         assert filed is not None and filed.version == version_of(data), path
     assert not ws.ledger.unfinished()
 

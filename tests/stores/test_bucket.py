@@ -477,7 +477,7 @@ def test_a_change_from_outside_is_seen_by_the_next_listing(open_workspace: OpenW
     expected = {"a.md": version_of(b"new\n"), "f/c.md": version_of(b"c\n")}
     until = time.monotonic() + 20
     while True:
-        found = {path: ws.index.filed(NotePath(path)) for path in ("a.md", "b.md", "f/c.md")}
+        found = {path: ws.index.find_file(NotePath(path)) for path in ("a.md", "b.md", "f/c.md")}
         if {path: filed.version for path, filed in found.items() if filed} == expected:
             break
         assert time.monotonic() < until

@@ -7,7 +7,7 @@ import pytest
 from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, NotFound
-from notewright.index.base import Filed
+from notewright.index.base import IndexedFile
 from notewright.notes.path import NotePath
 from notewright.surfaces.base import Call
 from notewright.surfaces.resources import NoteResources
@@ -18,9 +18,9 @@ class Files(NoteResources):
 
     paths = ("A b/Tee #1.md", "logo.png", "note.md", "table.csv")
 
-    def files(self, workspace: Workspace, offset: int, limit: int | None) -> list[Filed]:
+    def files(self, workspace: Workspace, offset: int, limit: int | None) -> list[IndexedFile]:
         paths = self.paths[offset:] if limit is None else self.paths[offset : offset + limit]
-        return [Filed(NotePath(path), "", "", 3, 1_700_000_000_900_000_000, "") for path in paths]
+        return [IndexedFile(NotePath(path), "", "", 3, 1_700_000_000_900_000_000, "") for path in paths]
 
     def data(self, workspace: Workspace, path: str) -> bytes:
         if path not in self.paths:

@@ -139,7 +139,7 @@ def rebuild_status(request: ApiRequest) -> dict[str, Any]:
 def _rebuild_record(request: ApiRequest, ws: Workspace) -> dict[str, Any]:
     now = rebuild_progress(ws, request.cache_of(ws))
     countable = request.is_owner or not ws.access.hide
-    indexed = now.done if now.done is not None else ws.index.count()[0]
+    indexed = now.done if now.done is not None else ws.index.total("notes")
     unreadable: list[dict[str, str]] = []
     if now.status != "running":
         files, _ = ws.index.select(Selection(notes_only=True, visible=ws.access.visibility))

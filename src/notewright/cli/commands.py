@@ -152,8 +152,8 @@ def index(args: argparse.Namespace) -> None:
                 _wait_until_ready(ws)
             with printing.show_progress() as report:
                 ws.follower.rebuild(report)
-        notes, others = ws.index.count()
-        printing.print_indexed(notes, others, time.monotonic() - began, args)
+        notes, files = ws.index.total("notes"), ws.index.total("files")
+        printing.print_indexed(notes, files - notes, time.monotonic() - began, args)
 
 
 # ---- what they share ----------------------------------------------------------------------------------

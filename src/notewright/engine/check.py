@@ -59,7 +59,7 @@ def _names(entries: list[Entry]) -> Iterator[Finding]:
 
 
 def _aliases(ws: Workspace) -> Iterator[Finding]:
-    for alias, paths in ws.index.alias_twins():
+    for alias, paths in ws.index.shared_aliases():
         visible = [path for path in paths if ws.access.sees(path)]
         for path in visible[1:]:
             yield Finding("alias", path, None, f"the alias {alias!r} is also that of {visible[0]}")
@@ -98,7 +98,7 @@ def _is_there(ws: Workspace, entry: Entry) -> bool:
 
 
 def _same(ws: Workspace, entry: Entry) -> bool:
-    filed = ws.index.filed(entry.path)
+    filed = ws.index.find_file(entry.path)
     try:
         return filed is not None and filed.version in ("", ws.store.read(NotePath(entry.path)).version)
     except Problem:

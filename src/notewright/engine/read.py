@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from notewright.engine.indexing import before_index, ready
 from notewright.engine.workspace import Workspace
 from notewright.errors import Ambiguous, Invalid, NotFound, Problem
-from notewright.index.base import Filed, PathGlob, Selection
+from notewright.index.base import IndexedFile, PathGlob, Selection
 from notewright.ledger.base import ChangeQuery
 from notewright.notes.glob import glob_literals, glob_name_start
 from notewright.notes.links.resolve import link_key
@@ -56,7 +56,7 @@ class FolderListing(NamedTuple):
     """What is in a folder, as its reader may see it."""
 
     folders: tuple[tuple[str, int], ...]  # path, number of notes in it and below
-    files: tuple[tuple[Filed, float], ...]  # with the time that is shown: created where sorted by it, else modified
+    files: tuple[tuple[IndexedFile, float], ...]  # with the time shown: created where sorted by it, else modified
     total: int  # files in all, before the limit
 
 
@@ -135,9 +135,9 @@ def probably_exists(ws: Workspace, path: NotePath) -> bool:
     return indexed_file(ws, path) is not None or exists(ws, path)
 
 
-def indexed_file(ws: Workspace, path: NotePath) -> Filed | None:
+def indexed_file(ws: Workspace, path: NotePath) -> IndexedFile | None:
     """What the index knows of a file, where to ask the store is a request over the network."""
-    return ws.index.filed(path) if not ws.store.has_folders and ready.is_fresh(ws) else None
+    return ws.index.find_file(path) if not ws.store.has_folders and ready.is_fresh(ws) else None
 
 
 def locate(ws: Workspace, raw: str) -> NotePath:
@@ -148,7 +148,7 @@ def locate(ws: Workspace, raw: str) -> NotePath:
     found: Sequence[NotePath] = ()
     if not ws.store.has_folders and ready.is_fresh(ws):
         for spelling in spellings:
-            if ws.index.filed(spelling):
+            if ws.index.find_file(spelling):
                 return spelling
         found = _find_by_name(ws, path)
     if not found:
@@ -186,7 +186,7 @@ def _find_by_name(ws: Workspace, path: NotePath) -> Sequence[NotePath]:
         if found:
             return found
         ready.wait(ws)
-    with ws.index.steady():
+    with ws.index.snapshot():
         found = _ending_in(path, [p for p in ws.index.by_name(link_key(path)) if ws.access.sees(p)])
         return found or [p for p in dict.fromkeys(ws.index.by_other_name("alias", path_key(path))) if ws.access.sees(p)]
 
@@ -266,7 +266,7 @@ def _nearest_folders(ws: Workspace, path: NotePath, count: int = 3) -> list[str]
     return sorted(found, key=lambda folder: (-likeness(folder), folder))[:count]
 
 
-def listing(ws: Workspace, selection: Selection) -> tuple[list[Filed], int]:
+def listing(ws: Workspace, selection: Selection) -> tuple[list[IndexedFile], int]:
     """Files, sorted and paged, as this reader may see them, and how many there are in all."""
     _check_sort(selection.sort)
     if not ready.is_fresh(ws) and before_index.can_select(selection):
@@ -291,7 +291,7 @@ def list_folder(
     )
     _check_sort(chosen.sort)
 
-    def answer(files: list[Filed], total: int, folders: Sequence[tuple[str, int]]) -> FolderListing:
+    def answer(files: list[IndexedFile], total: int, folders: Sequence[tuple[str, int]]) -> FolderListing:
         dated = [(filed, filed.modified_ns / 1e9) for filed in files]
         if sort == "created":  # the index does not know what the ledger knows
             times = created(ws, files)
@@ -299,7 +299,8 @@ def list_folder(
         return FolderListing(tuple(folders), tuple(dated), total)
 
     def from_index() -> FolderListing:
-        return answer(*ws.index.select(chosen), () if glob else ws.index.subfolders(folder, ws.access.visibility))
+        folders = () if glob else ws.index.folders(folder, ws.access.visibility, deep=False)
+        return answer(*ws.index.select(chosen), folders)
 
     if ready.is_fresh(ws):
         return ready.snapshot(ws, from_index)
@@ -329,7 +330,7 @@ def created(ws: Workspace, files: Sequence[HasModified]) -> dict[str, float]:
         said |= {
             path: _read_created(ws, path)
             for path in paths
-            if path not in said and path.is_note and not ws.index.filed(path)
+            if path not in said and path.is_note and not ws.index.find_file(path)
         }
     times: dict[str, float] = {}
     for filed in files:

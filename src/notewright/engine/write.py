@@ -110,8 +110,8 @@ def _folders_beside(ws: Workspace, place: NotePath) -> list[NotePath]:
     """Whatever a new folder would lie beside."""
     if not _index_knows_folders(ws):
         return _siblings(ws, place)
-    folders = [NotePath(name) for name, _ in ws.index.folders(below=place.folder)]
-    return [name for name in folders if name.folder == place.folder] + list(ws.index.by_name(link_key(place.name)))
+    folders = [NotePath(name) for name, _ in ws.index.folders(place.folder, deep=False)]
+    return folders + list(ws.index.by_name(link_key(place.name)))
 
 
 def _siblings(ws: Workspace, place: NotePath) -> list[NotePath]:
@@ -156,7 +156,7 @@ def create(ws: Workspace, path: NotePath, data: bytes, *, summary: str = "") -> 
 
 def _is_indexed(ws: Workspace, path: NotePath) -> bool:
     """A file is there, as far as the index knows: the store is not asked, for a write that makes a file asks it."""
-    return (not is_fresh(ws) or ws.index.filed(path) is not None) and exists(ws, path)
+    return (not is_fresh(ws) or ws.index.find_file(path) is not None) and exists(ws, path)
 
 
 def _taken(path: NotePath) -> Exists:

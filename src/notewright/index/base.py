@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
-from notewright.lazy_dataclass import NamedTuple, dataclass, field
+from notewright.lazy_dataclass import NamedTuple, Protocol, dataclass, field
 from notewright.notes.glob import compile_glob
 from notewright.notes.links.names import Names
 from notewright.notes.path import NotePath
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from notewright.notes.model import Heading, Note
 
 PathTest = Callable[[str], bool]
+Countable = Literal["notes", "files", "bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ class Filing(NamedTuple):
     ready: Any = None  # what the index made of the note already (`Index.prepare`)
 
 
-class Filed(NamedTuple):
+class IndexedFile(NamedTuple):
     """What the index knows of one file; plain, for there may be a hundred thousand of them in one answer."""
 
     path: NotePath
@@ -129,7 +130,7 @@ class LinkRow(NamedTuple):
     target: str
     subpath: str
     line: int
-    note: int  # it stands in; holds while the index is `steady`
+    note: int  # it stands in; holds within one `snapshot`
     start: int  # in the text of the note
     end: int
 
@@ -179,7 +180,7 @@ _NONE: Mapping[int, Any] = MappingProxyType({})
 
 
 class SearchEvidence(NamedTuple):
-    """What an index knows for one search. Notes are numbers that hold while the index is `steady`."""
+    """What an index knows for one search. Notes are numbers that hold within one `snapshot`."""
 
     total: int  # notes there are
     by_words: tuple[WordMatches, ...] = ()  # as written, and by stems where a word has other forms; () for no match
@@ -207,11 +208,11 @@ class IndexedNote(NamedTuple):
     text: str
 
 
-def with_parents(own: Mapping[str, int], below: str = "") -> list[tuple[str, int]]:
-    """Counts of folders, each with those of all that is in it, of the folders below one."""
+def add_to_parents(own: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Counts of folders, each with those of all that is in it, in order."""
     counts: dict[str, int] = {}
     for folder, count in own.items():
-        while len(folder) > len(below):
+        while folder:
             counts[folder] = counts.get(folder, 0) + count
             folder = folder.rpartition("/")[0]
     return sorted(counts.items())
@@ -228,7 +229,6 @@ class Selection(NamedTuple):
     prefix_words: tuple[str, ...] = ()  # all must match a token by prefix, in title, tags, aliases, path or body
     tags: tuple[str, ...] = ()  # all, exact, case ignored
     tag_tree: str | None = None  # this tag or one below it, case ignored
-    problem: str | None = None  # filed with exactly this problem
     since_ns: int | None = None  # modified after (exclusive)
     among: frozenset[str] | None = None  # only these paths
     holding: tuple[str, ...] = ()  # texts that every path holds, in this case: they save looking at the others
@@ -281,86 +281,101 @@ class IndexEdition(NamedTuple):
 
 
 class Build(Protocol):
-    """A whole new index being filled beside the one that answers."""
+    """A whole new index that is filled beside the one that answers."""
 
     def file(self, filings: Iterable[Filing]) -> None: ...
 
     def finish(self) -> None:
-        """Everything is filed: make it ready to answer (secondary indexes, full text)."""
+        """Make it ready to answer once everything is filed (secondary indexes, full text)."""
 
     def swap(self, again: Callable[[Iterable[str]], Iterable[Filing]]) -> None:
-        """Put it in the old one's place, for every process. What was `touched` meanwhile is asked for again first; a
-        touched path that `again` does not answer is gone. The caller holds the store's lock."""
+        """Put it in the old one's place, for every process. What `record_changes` named meanwhile is asked for again
+        first; a path of these that `again` does not answer is gone. The caller holds the store's lock."""
 
 
-class Index(Names, Protocol):
-    """Questions the engine asks. Any thread may ask; `file` and `drop` are for whoever read the store."""
+# ---- the index, by what its parts promise; any thread may ask ------------------------------------------
 
-    form: str  # of its files: a copy of another form is of no use
+
+class IndexWriting(Protocol):
+    """Filing what was read from the store: one transaction a call."""
 
     def file(self, filings: Iterable[Filing], *, drop: Iterable[str] = ()) -> None:
-        """Put these in place of what was known of them and forget the dropped: one transaction."""
+        """Put these in place of what was known of them and forget the dropped."""
 
     def prepare(self, filing: Filing) -> Filing:
         """The same with what can be made of its note ahead, whatever its stamp, version, size and time will be."""
         return filing
 
-    def touched(self, paths: Iterable[str]) -> None:
+    def record_changes(self, paths: Iterable[str]) -> None:
         """These were changed by us: a build under way in any process must read them again."""
 
-    def rebuilding(self, total: int) -> AbstractContextManager[Build]:
+    def rebuild(self, total: int) -> AbstractContextManager[Build]:
         """Fill a new index; leaving without `swap` throws it away."""
 
-    def edition(self) -> IndexEdition: ...
+    def mark_whole(self, name: str) -> None:
+        """The index of that name was filled and equals the store: it is whole, if it still is the one that answers."""
 
-    def copied(self) -> "AbstractContextManager[tuple[Path, IndexEdition]]":
-        """The index as it is now, in one file that is gone afterwards."""
 
-    def installing(self, total: int) -> "AbstractContextManager[Path]":
-        """Where to put such a file of another machine, about `total` notes: on leaving it takes the place of the index
-        that answers, and is not whole before everything was looked at. Unavailable where it is not of this form."""
+class IndexMoments(Protocol):
+    """Which index answers, how far it is, and questions answered from one moment."""
 
-    def steady(self, of: Generation | None = None) -> AbstractContextManager[None]:
+    def snapshot(self, of: Generation | None = None) -> AbstractContextManager[None]:
         """What this thread asks inside is answered from one moment, whatever is filed meanwhile. `of`: by this index,
         for somebody who looks afterwards whether it still is the one that answers."""
 
     def generation(self) -> Generation:
         """Which index answers now. The same and whole before and after some questions: so were their answers."""
 
-    def settled(self, name: str) -> None:
-        """The index of that name was filled and equals the store: it is whole, if it still is the one that answers."""
-
     def progress(self) -> Progress: ...
 
     def close(self) -> None: ...
 
-    # ---- files and their names ----
 
-    def filed(self, path: str) -> Filed | None: ...
+class IndexCopies(Protocol):
+    """The whole index as one file, for other machines."""
 
-    def select(self, selection: Selection) -> tuple[list[Filed], int]:
+    form: str  # of its files: a copy of another form is of no use
+
+    def edition(self) -> IndexEdition: ...
+
+    def export_copy(self) -> "AbstractContextManager[tuple[Path, IndexEdition]]":
+        """The index as it is now, in one file that is gone afterwards."""
+
+    def install_copy(self, total: int) -> "AbstractContextManager[Path]":
+        """Where to put such a file of another machine, about `total` notes: on leaving it takes the place of the index
+        that answers, and is not whole before everything was looked at. Unavailable where it is not of this form."""
+
+
+class IndexedFiles(Protocol):
+    """Files and folders, notes or not."""
+
+    def find_file(self, path: str) -> IndexedFile | None: ...
+
+    def select(self, selection: Selection) -> tuple[list[IndexedFile], int]:
         """The page asked for, and how many there are in all."""
 
-    def paths_with(self, problem: str) -> list[NotePath]:
-        """Those filed with exactly this problem, in order: asked after every answer, whether it may miss any."""
+    def with_problem(self, problem: str) -> list[IndexedFile]:
+        """Those filed with exactly this problem, by path: asked after every answer, whether it may miss any."""
 
     def stamps(self) -> list[tuple[str, str]]:
         """(path, stamp) of every file, in no order."""
 
-    def count(self) -> tuple[int, int]:
-        """(notes, other files)."""
+    def total(self, of: Countable) -> int:
+        """How many notes, files or bytes there are in all, hidden ones included; files and bytes are known without
+        counting, for quotas."""
 
-    def usage(self) -> tuple[int, int]:
-        """(files, bytes) in all, hidden ones included: for quotas."""
+    def folders(
+        self, below: str = "", visible: Visibility = EVERYTHING, *, deep: bool = True
+    ) -> Sequence[tuple[str, int]]:
+        """Every folder below one that holds files, or only those directly in it, in order, with how many notes are in
+        it and below."""
 
-    def folders(self, below: str = "", visible: Visibility = EVERYTHING) -> list[tuple[str, int]]:
-        """Every folder below one that holds files, with how many notes are in it and below."""
 
-    def subfolders(self, folder: str, visible: Visibility = EVERYTHING) -> Sequence[tuple[str, int]]:
-        """The same of the folders directly in one, in order."""
+class IndexedNames(Names, Protocol):
+    """What notes are called and may be linked by."""
 
     def by_names(self, keys: Sequence[str]) -> dict[str, list[NotePath]]:
-        """`by_name` for many keys at once; keys that no file has are left out."""
+        """`by_name` for many keys at once; a key that no path has is left out."""
 
     def names_like(self, key: str, limit: int = 200, visible: Visibility = EVERYTHING) -> list[NotePath]:
         """Notes whose names share letters with this key, best first: for suggestions."""
@@ -368,10 +383,12 @@ class Index(Names, Protocol):
     def other_keys(self, path: str) -> list[str]:
         """The keys of a note's aliases and title: what else it may be linked by."""
 
-    def alias_twins(self) -> list[tuple[str, list[NotePath]]]:
+    def shared_aliases(self) -> list[tuple[str, list[NotePath]]]:
         """Aliases that several notes claim."""
 
-    # ---- what is in notes ----
+
+class IndexedLinks(Protocol):
+    """Links as written."""
 
     def links_from(self, paths: Sequence[str]) -> list[LinkRow]:
         """The links of these notes, by path and line."""
@@ -383,6 +400,10 @@ class Index(Names, Protocol):
     def lines_of(self, links: Sequence[LinkRow]) -> "list[Excerpt]":
         """The line each of these stands in, of a long one the part around the link: for the few that are shown."""
 
+
+class IndexedContents(Protocol):
+    """What is in notes, as indexed."""
+
     def tags(self, visible: Visibility = EVERYTHING) -> dict[str, int]:
         """Every tag, as most notes spell it, with its number of notes."""
 
@@ -391,13 +412,14 @@ class Index(Names, Protocol):
     def property_of(self, key: str, paths: Sequence[str]) -> dict[str, Any]:
         """One property of many notes, of those that have it."""
 
-    def text(self, path: str) -> str | None:
-        """The text as indexed."""
+    def text(self, path: str) -> str | None: ...
 
     def bodies(self, needles: Needles, folder: str = "", visible: Visibility = EVERYTHING) -> Iterator[list[Body]]:
         """Notes that may match, in batches of a few megabytes, in path order, narrowed by the words of the index."""
 
-    # ---- what a search is made of (`engine/find/search.py`) ----
+
+class IndexEvidence(Protocol):
+    """What a search is made of (`engine/find/search.py`). Notes are numbers that hold within a `snapshot`."""
 
     def evidence(self, query: Query, depth: int, narrow: bool = True) -> SearchEvidence:
         """What there is for a ranking, the best `depth` notes of each kind. `narrow`: the rarest words choose."""
@@ -409,3 +431,10 @@ class Index(Names, Protocol):
         """How many links lead from and to each of these notes that may be seen."""
 
     def notes(self, numbers: Sequence[int]) -> dict[int, IndexedNote]: ...
+
+
+class Index(
+    IndexWriting, IndexMoments, IndexCopies, IndexedFiles, IndexedNames, IndexedLinks, IndexedContents, IndexEvidence,
+    Protocol,
+):  # fmt: skip
+    """Everything the engine asks of an index."""

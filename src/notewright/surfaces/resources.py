@@ -15,7 +15,7 @@ from notewright.engine.library import Library
 from notewright.engine.read import fetch, listing
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, NotFound, TooLarge
-from notewright.index.base import Filed, Selection
+from notewright.index.base import IndexedFile, Selection
 from notewright.notes.path import NotePath
 from notewright.notes.times import format_utc
 from notewright.surfaces.base import Call
@@ -82,7 +82,7 @@ class NoteResources:
         names = ((one.path, one.path.lower()) for one in self.files(workspace, 0, None))
         return [path for path, name in names if name.startswith(start) or name.rpartition("/")[2].startswith(start)]
 
-    def files(self, workspace: Workspace, offset: int, limit: int | None) -> Sequence[Filed]:
+    def files(self, workspace: Workspace, offset: int, limit: int | None) -> Sequence[IndexedFile]:
         """What the workspace's caller may see, by path."""
         sees = workspace.access.visibility
         chosen = Selection(notes_only=self.notes_only, sort="path", offset=offset, limit=limit, visible=sees)
@@ -109,7 +109,7 @@ class NoteResources:
         several = self.whole_library and len(library.workspaces()) > 1
         return f"{workspace.name}/" if several else ""
 
-    def _resource(self, library: Library, workspace: Workspace, entry: Filed) -> dict[str, Any]:
+    def _resource(self, library: Library, workspace: Workspace, entry: IndexedFile) -> dict[str, Any]:
         return {
             "uri": self.uri(library, workspace, entry.path),
             "name": well_formed(entry.path.name),

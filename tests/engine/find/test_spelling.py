@@ -66,7 +66,7 @@ def on_disk(root: Path) -> dict[str, str]:
 
 def indexed(ws: Workspace) -> set[str]:
     ws.follower.wait_for_all(10)
-    return {path for path in (*NOTES, "Tea.md", "Sub/Cup.md", "Sub/deep/Saucer.md") if ws.index.filed(path)}
+    return {path for path in (*NOTES, "Tea.md", "Sub/Cup.md", "Sub/deep/Saucer.md") if ws.index.find_file(path)}
 
 
 @pytest.mark.slow

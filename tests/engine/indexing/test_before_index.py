@@ -34,23 +34,23 @@ class Noted(FolderStore):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self.noted: list[str] = []
+        self.captured: list[str] = []
         self.may_read, self.may_list = threading.Event(), threading.Event()
         self.may_read.set()
         self.may_list.set()
 
     def entries(self, below: str = "", *, bare: bool = False) -> Iterator[Entry]:
-        self.noted.append("named" if bare else "listed")
+        self.captured.append("named" if bare else "listed")
         self.may_list.wait(30)
         return super().entries(below, bare=bare)
 
     def changed_entries(self, known: dict[str, str], since_ns: int) -> Iterator[Entry]:
-        self.noted.append("listed")
+        self.captured.append("listed")
         return super().changed_entries(known, since_ns)
 
     def changes(self, stop: threading.Event, *, walked: bool = False) -> Iterator[frozenset[NotePath] | None]:
         time.sleep(0.1)
-        self.noted.append("watched")
+        self.captured.append("watched")
         return super().changes(stop, walked=walked)
 
     def read_many(
@@ -150,9 +150,9 @@ def test_while_everything_is_read_names_and_folders_are_told_without_another_lis
     early.follower.start()
     while early.follower.first_listing() is None:
         time.sleep(0.005)
-    early.store.noted.clear()
+    early.store.captured.clear()
     assert [(list_folder(ws, "").folders, locate(ws, "strasse")) for ws in seen] == before
-    assert early.store.noted == []
+    assert early.store.captured == []
     early.store.may_read.set()
     early.follower.wait(10)
     assert early.follower.first_listing() is None
@@ -163,7 +163,7 @@ def test_the_stamps_in_the_index_are_read_before_the_watch_is_waited_for(
 ) -> None:
     assert isinstance(early.store, Noted)
     indexed(early).follower.close()
-    noted, may_watch, stamps, changes = early.store.noted, threading.Event(), early.index.stamps, early.store.changes
+    noted, may_watch, stamps, changes = early.store.captured, threading.Event(), early.index.stamps, early.store.changes
     noted.clear()
     monkeypatch.setattr(early.index, "stamps", lambda: (noted.append("stamps"), may_watch.set(), stamps())[-1])
     monkeypatch.setattr(early.store, "changes", lambda *stop, **how: may_watch.wait(30) and changes(*stop, **how))
@@ -193,9 +193,9 @@ def test_a_start_that_finds_nothing_changed_lists_each_folder_once(
     ]  # fmt: skip
     (tmp_path / "notes/Tea/New.md").write_text("newcomer")  # and each is watched
     until = time.monotonic() + 30
-    while early.index.filed(NotePath("Tea/New.md")) is None and time.monotonic() < until:
+    while early.index.find_file(NotePath("Tea/New.md")) is None and time.monotonic() < until:
         time.sleep(0.01)
-    assert early.index.filed(NotePath("Tea/New.md")) is not None
+    assert early.index.find_file(NotePath("Tea/New.md")) is not None
     follower.close()
 
 
@@ -204,14 +204,14 @@ def test_a_name_asked_for_while_everything_is_listed_waits_for_that_listing(earl
     early.store.may_list.clear()
     early.store.may_read.clear()
     early.follower.start()
-    while not early.store.noted:
+    while not early.store.captured:
         time.sleep(0.005)
     with ThreadPoolExecutor(1) as pool:
         found = pool.submit(locate, early, "strasse")
         time.sleep(0.05)
         early.store.may_list.set()
         assert found.result(30) == "Ünï/Straße.md"
-    assert early.store.noted.count("named") == 1
+    assert early.store.captured.count("named") == 1
     early.store.may_read.set()
 
 
@@ -250,5 +250,5 @@ def test_who_waits_for_the_index_does_not_have_everything_listed_twice(early: Wo
     follower.start()
     follower.wait(10)
     follower.close()
-    assert sorted(early.store.noted) == ["listed", "named", "watched"]
-    assert early.store.noted[-1] == "listed"
+    assert sorted(early.store.captured) == ["listed", "named", "watched"]
+    assert early.store.captured[-1] == "listed"

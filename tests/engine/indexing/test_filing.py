@@ -17,7 +17,7 @@ A, B = NotePath("A.md"), NotePath("B.md")
 
 
 def stamps(ws: Workspace) -> dict[str, str]:
-    return {path: filed.stamp for path in (A, B) if (filed := ws.index.filed(path))}
+    return {path: filed.stamp for path in (A, B) if (filed := ws.index.find_file(path))}
 
 
 def test_a_change_of_ours_in_the_very_moment_of_filing_stays(workspace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +51,7 @@ def test_a_file_that_we_deleted_before_the_index_knew_it_does_not_come_back(
 
     monkeypatch.setattr(ws.store, "lock", lock_late)
     file_unless_written(ws.store, ws.index, stamps(ws), [read])
-    assert ws.index.filed(B) is None
+    assert ws.index.find_file(B) is None
 
 
 def test_what_was_read_before_a_change_of_ours_does_not_come_over_it(workspace) -> None:
@@ -76,7 +76,7 @@ def test_what_went_since_it_was_read_is_forgotten(workspace, tmp_path: Path) -> 
     read = read_for_index(ws.store, ws.store.stat(A))
     os.remove(tmp_path / "Main" / "A.md")
     file_unless_written(ws.store, ws.index, stamps(ws), [read])
-    assert ws.index.filed(A) is None
+    assert ws.index.find_file(A) is None
 
 
 def test_only_what_differs_is_filed(workspace, tmp_path: Path) -> None:

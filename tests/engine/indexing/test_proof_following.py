@@ -22,7 +22,7 @@ def test_a_checkout_of_five_thousand_files_is_all_seen(workspace: MakeWorkspace,
     ws = workspace({"Tea.md": "green\n"})
     assert paths(ws) == ["Tea.md"]
     write_files(tmp_path / "Main", {f"d{n % 50}/Note {n}.md": f"word{n} leaves\n" for n in range(5000)})
-    until(lambda: ws.index.count() == (5001, 0), 60)
+    until(lambda: (ws.index.total("notes"), ws.index.total("files")) == (5001, 5001), 60)
     assert found(ws, "word4999") == ["d49/Note 4999.md"]
 
 

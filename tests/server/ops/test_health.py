@@ -83,7 +83,7 @@ def test_an_index_that_is_built_for_the_first_time_is_building(tmp_path: Path, s
 
 
 def test_while_a_new_index_is_built_beside_the_old_one_we_are_ready(space: Workspace) -> None:
-    with space.index.rebuilding(12):
+    with space.index.rebuild(12):
         told = workspace_health(space)
     assert (told.index, told.done, told.total) == ("fresh", 0, 12) and told.ready
 

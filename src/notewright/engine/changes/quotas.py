@@ -26,7 +26,7 @@ PAUSE_SECONDS = 0.01  # at most, between two tries
 def usage(ws: Workspace) -> tuple[int, int]:
     """(files, bytes) in all, hidden ones included. While the index does not know every file, all are listed."""
     if is_fresh(ws):
-        return ws.index.usage()
+        return (ws.index.total("files"), ws.index.total("bytes"))
     sizes = [
         entry.size
         for entry in ws.store.entries()
@@ -82,7 +82,7 @@ def _last_known(ws: Workspace) -> tuple[int, int]:
     try:
         return usage(ws)
     except Unavailable:
-        return ws.index.usage()
+        return (ws.index.total("files"), ws.index.total("bytes"))
 
 
 def _bounds(ws: Workspace) -> list[_Bound]:

@@ -75,7 +75,7 @@ def _snapshots(workspaces: Sequence[Workspace]) -> Iterator[None]:
         wait(ws)
     with ExitStack() as stack:
         for ws in workspaces:
-            stack.enter_context(ws.index.steady())
+            stack.enter_context(ws.index.snapshot())
         yield
 
 

@@ -58,7 +58,7 @@ class Neighbourhood(NamedTuple):
 @from_note_snapshot
 def find_links_to(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:
     """The first link of each note to this one, by path; to a note that is not there, those that are known by it."""
-    there = ws.index.filed(path) is not None
+    there = ws.index.find_file(path) is not None
     found = incoming(ws, path, policy) if there else _known_by(ws, path, policy)
     firsts: dict[NotePath, ResolvedLink] = {}
     for link in found:
@@ -137,7 +137,7 @@ def _spread(
 def _near(ws: Workspace, link: ResolvedLink) -> NearbyNote:
     """A hidden note is one that is not there: a link that leads to it leads nowhere, though it says its path."""
     path = link.path or link.source
-    filed = ws.index.filed(path) if ws.access.sees(path) else None
+    filed = ws.index.find_file(path) if ws.access.sees(path) else None
     return NearbyNote(path, filed.title if filed else link.target, link)
 
 
@@ -164,7 +164,7 @@ def _known_as(ws: Workspace, policy: LinkPolicy) -> Callable[[str, NotePath], No
 
     def known(target: str, source: NotePath) -> NotePath:
         led_to = resolve_link(target, source, names, policy).path
-        if led_to is None or ws.index.filed(led_to) is not None:
+        if led_to is None or ws.index.find_file(led_to) is not None:
             return NotePath(with_md(target.strip("/")))
         return led_to
 

@@ -72,7 +72,7 @@ def find(index: Index, query: Query) -> Hits:
     end, depth = query.offset + query.limit, DEPTH
     while depth <= end:
         depth *= 4  # in steps, so that pages of one search come from one ranking
-    with index.steady():
+    with index.snapshot():
         evidence = index.evidence(query, depth)
         if not evidence.by_words:
             count, page = len(evidence.newest), [(note, 0.0) for note in evidence.newest[query.offset : end]]

@@ -7,7 +7,7 @@ from typing import Any
 
 from notewright.engine.indexing.first_listing import FirstListing, subfolders
 from notewright.engine.workspace import Workspace
-from notewright.index.base import Filed, Selection
+from notewright.index.base import IndexedFile, Selection
 from notewright.notes.path import NotePath, without_md
 from notewright.stores.base import Entry, catch_problem
 
@@ -22,11 +22,11 @@ _FILES = ("file", "placeholder")
 
 def can_select(selection: Selection) -> bool:
     """Whether a selection asks for nothing but names, folders, sizes and times."""
-    known = selection._replace(tags=(), prefix_words=(), tag_tree=None, problem=None, suffixes=(), folder_note=False)
+    known = selection._replace(tags=(), prefix_words=(), tag_tree=None, suffixes=(), folder_note=False)
     return selection.sort in _ORDERS and selection == known
 
 
-def select(ws: Workspace, selection: Selection) -> tuple[list[Filed], int]:
+def select(ws: Workspace, selection: Selection) -> tuple[list[IndexedFile], int]:
     """Select files as the index would, but the title of a file is its name."""
     folder = selection.folder
     bare = _needs_names_alone(selection)
@@ -34,7 +34,7 @@ def select(ws: Workspace, selection: Selection) -> tuple[list[Filed], int]:
     return _page(ws, listed, selection)
 
 
-def select_level(ws: Workspace, selection: Selection) -> tuple[list[Filed], int, list[tuple[str, int]]]:
+def select_level(ws: Workspace, selection: Selection) -> tuple[list[IndexedFile], int, list[tuple[str, int]]]:
     """Select files directly in a folder, and its subfolders that hold files, with the number of notes in and below
     each. Nothing outside the folder is listed."""
     folder, bare = selection.folder, _needs_names_alone(selection)
@@ -52,7 +52,7 @@ def _needs_names_alone(selection: Selection) -> bool:
     return selection.sort in ("path", "name") and selection.since_ns is None
 
 
-def _page(ws: Workspace, entries: Iterable[Entry], selection: Selection) -> tuple[list[Filed], int]:
+def _page(ws: Workspace, entries: Iterable[Entry], selection: Selection) -> tuple[list[IndexedFile], int]:
     since, among, sees = selection.since_ns, selection.among, selection.visible.test
     found = [
         entry
@@ -69,7 +69,7 @@ def _page(ws: Workspace, entries: Iterable[Entry], selection: Selection) -> tupl
         entry if entry.stamp else catch_problem(ws.store.stat, entry.path) for entry in found[selection.offset : end]
     )
     entries = [entry for entry in shown if isinstance(entry, Entry)]
-    return [Filed(e.path, e.stamp, "", e.size, e.modified_ns, e.path.stem) for e in entries], len(found)
+    return [IndexedFile(e.path, e.stamp, "", e.size, e.modified_ns, e.path.stem) for e in entries], len(found)
 
 
 def is_file(entry: Entry) -> bool:

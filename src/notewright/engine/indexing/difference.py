@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from notewright.engine.indexing.leader_lock import LeaderLock
 from notewright.engine.workspace import IndexFollower
 from notewright.errors import Indexing, Problem
-from notewright.index.base import Index, Selection
+from notewright.index.base import Index
 from notewright.lazy_dataclass import NamedTuple
 from notewright.locks import Coordination
 from notewright.stores.base import Entry, Store
@@ -49,10 +49,7 @@ def compare(
 def is_unchanged(store: Store, index: Index, locks: Coordination) -> bool:
     """Whether the index holds every note as it is now: another process keeps it so, or a walk finds nothing changed."""
     try:
-        if (
-            not index.generation().whole
-            or index.select(Selection(notes_only=False, problem=NOT_INDEXED_YET, limit=1))[1]
-        ):
+        if not index.generation().whole or index.with_problem(NOT_INDEXED_YET):
             return False
         if LeaderLock(locks).is_other_fresh():
             return True

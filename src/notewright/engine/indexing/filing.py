@@ -126,9 +126,9 @@ def file_unless_written(
         current = dict(there)
     with store.lock():
         same = []
-        with index.steady():  # one connection for all of them
+        with index.snapshot():  # one connection for all of them
             for path, known in there:
-                filed = index.filed(path)
+                filed = index.find_file(path)
                 if (filed.stamp if filed else None) == before.get(path):
                     same.append((path, known))
         fresh = {path: current[path] if path in current else _read_if_changed(store, path, was) for path, was in same}
@@ -170,7 +170,7 @@ def file_paths(
             file_unless_written(store, index, before, put, drop)
 
     for path in dict.fromkeys(paths):
-        known = None if locked else index.filed(path)
+        known = None if locked else index.find_file(path)
         if known is not None:
             before[path] = known.stamp
         stored = written.get(path)
@@ -204,7 +204,7 @@ def file_large(store: Store, index: Index, path: NotePath) -> list[Filing]:
     """Read and file one note without the store's lock, so that no writer waits for it; what was filed afterwards where
     it was changed meanwhile."""
     with suppress(NotFound, Forbidden):
-        entry, known = store.stat(path), index.filed(path)
+        entry, known = store.stat(path), index.find_file(path)
         is_filed = False
         if known is not None and known.stamp == entry.stamp:
             with suppress(Problem):
@@ -233,5 +233,5 @@ def refile(
     except Exception as error:
         log.warning("the index did not take a change; it will be read again: %r", error)
         with suppress(Problem):
-            ws.index.touched(touched)
+            ws.index.record_changes(touched)
         ws.follower.file_again(touched)

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from notewright.index.base import Visibility, with_parents
+from notewright.index.base import Visibility, add_to_parents
 from notewright.notes.path import NotePath, path_key
 
 FOLD_NAMES = 10  # whose case is folded in one call
@@ -58,4 +58,4 @@ def _count_notes(paths: Iterable[NotePath]) -> list[tuple[str, int]]:
     own = defaultdict[str, int](int)
     for path in paths:
         own[path.rpartition("/")[0]] += path[-3:].lower() == ".md"  # as `is_note`, in half the time
-    return with_parents(own)
+    return add_to_parents(own)

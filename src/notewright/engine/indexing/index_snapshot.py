@@ -52,7 +52,7 @@ class IndexSnapshot:
             if manifest is None:
                 return False
             began, edition = time.monotonic(), _edition_of(manifest)
-            with self._index.installing(int(manifest["files"])) as file:
+            with self._index.install_copy(int(manifest["files"])) as file:
                 self._unpack(manifest, file)
             self._known = edition
         except Exception as error:  # another machine wrote it: it may be wrong in any way
@@ -102,7 +102,7 @@ class IndexSnapshot:
             return False
         self._next = time.monotonic() + MINUTES_BETWEEN * 60
         try:
-            if sum(self._index.count()) >= MIN_FILES and self._files.may_write() and self._is_worth_it():
+            if self._index.total("files") >= MIN_FILES and self._files.may_write() and self._is_worth_it():
                 self._write(is_stopped)
                 return True
         except Problem as problem:
@@ -128,12 +128,12 @@ class IndexSnapshot:
         ):  # that of another machine, or of an index we lost: count the changes from now on
             self._known = now
         changed = abs(now.serial - self._known.serial)
-        return changed >= max(MIN_CHANGED, MIN_CHANGED_SHARE * sum(self._index.count()))
+        return changed >= max(MIN_CHANGED, MIN_CHANGED_SHARE * self._index.total("files"))
 
     def _write(self, is_stopped: Callable[[], bool]) -> None:
         began, name = time.monotonic(), secrets.token_hex(6)
         parts = []
-        with self._index.copied() as (file, edition):
+        with self._index.export_copy() as (file, edition):
             for number, data in enumerate(_compressed_parts(file)):
                 if is_stopped() or number >= MAX_PARTS:
                     return  # its parts are removed with the next snapshot
@@ -143,7 +143,7 @@ class IndexSnapshot:
             size = file.stat().st_size
         manifest = {
             "form": self._index.form, "notes": self._notes, "origin": edition.origin, "serial": edition.serial,
-            "files": sum(self._index.count()), "bytes": size, "parts": parts,
+            "files": self._index.total("files"), "bytes": size, "parts": parts,
         }  # fmt: skip
         self._files.put(MANIFEST, json.dumps(manifest).encode())
         self._known, self._is_broken = edition, False

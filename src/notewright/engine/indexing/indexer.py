@@ -22,7 +22,7 @@ from notewright.engine.indexing.filing import (
 )
 from notewright.engine.indexing.first_listing import FirstListing
 from notewright.engine.indexing.index_snapshot import IndexSnapshot
-from notewright.engine.indexing.large_notes import LargeQueue, with_problem
+from notewright.engine.indexing.large_notes import LargeQueue
 from notewright.engine.indexing.leader_lock import LeaderLock
 from notewright.engine.workspace import IndexFollower
 from notewright.errors import Forbidden, Indexing, NotFound, Problem, Unavailable
@@ -169,7 +169,7 @@ class Indexer(IndexFollower):
 
     def rebuild(self, report: Callable[[int, int | None], None]) -> None:
         """Build a whole new index beside the old one, which answers until they are swapped."""
-        self._build(sum(self._index.count()) or sum(1 for _ in self._store.entries()), report)
+        self._build(self._index.total("files") or sum(1 for _ in self._store.entries()), report)
 
     # ---- the thread that follows ----------------------------------------------------------------------
 
@@ -192,7 +192,7 @@ class Indexer(IndexFollower):
         """Watch first, then compare everything: a hint tells what changes meanwhile, and it is compared again."""
         if self._watches:
             self._start_watch()
-        if self._snapshot is not None and not self._is_whole() and not any(self._index.count()):
+        if self._snapshot is not None and not self._is_whole() and not self._index.total("files"):
             # What another machine knew: only what changed since has to be read.
             self._is_fetched = self._snapshot.fetch()
         self._attempt(self._load_stamps)  # while the watch is being set up
@@ -347,11 +347,11 @@ class Indexer(IndexFollower):
         """These paths, with what the index knows in those that are or were folders; and those of all that are gone."""
         found: dict[NotePath, None] = {}
         gone: set[NotePath] = set()
-        with self._index.steady():
+        with self._index.snapshot():
             for path in map(NotePath, paths):
                 found[path] = None
                 kind = self._kind(path)
-                if kind is None and self._index.filed(path):
+                if kind is None and self._index.find_file(path):
                     gone.add(path)
                 elif kind in (None, "folder"):
                     below, _ = self._index.select(Selection(folder=path, notes_only=False))
@@ -367,7 +367,7 @@ class Indexer(IndexFollower):
         lately = sum(count for _, count in self._vanished)
         if not lately:
             return False
-        before = sum(self._index.count()) + lately - gone
+        before = self._index.total("files") + lately - gone
         return before >= MIN_FILES_FOR_LOSS and lately * 3 > before
 
     def _kind(self, path: NotePath) -> str | None:
@@ -397,7 +397,7 @@ class Indexer(IndexFollower):
         if self._stop.is_set():
             return
         if not generation.whole:
-            self._index.settled(generation.name)
+            self._index.mark_whole(generation.name)
         self._stale, self._lost_since, self._listing, self._is_fetched = None, None, None, False
         self._fresh.set()
         self._leader.announce_fresh()
@@ -422,7 +422,7 @@ class Indexer(IndexFollower):
     def _build(self, about: int, report: Callable[[int, int | None], None]) -> None:
         """Build a new index of about so many files and swap it in. The listing begins when changes are already recorded
         for the build: one in between would be in neither."""
-        with self._index.rebuilding(about) as build:
+        with self._index.rebuild(about) as build:
             done = 0
             for batch in batches(self._store.entries()):
                 build.file(read_many_for_index(self._store, batch, large=False))
@@ -440,6 +440,6 @@ class Indexer(IndexFollower):
 
             with self._store.lock(timeout=60):
                 build.swap(read_changed)
-        for filed in with_problem(self._index, NOT_INDEXED_YET):
+        for filed in self._index.with_problem(NOT_INDEXED_YET):
             self._large.add(filed.path, filed.size)
         self._wake.set()

@@ -8,7 +8,6 @@ from notewright.engine.indexing.difference import NOT_INDEXED_YET
 from notewright.engine.indexing.filing import LARGE_BYTES, MAX_PARSED_BYTES, TOO_COSTLY
 from notewright.engine.workspace import Workspace
 from notewright.errors import Indexing
-from notewright.index.base import Filed, Index, Selection
 from notewright.notes.path import NotePath, path_key
 from notewright.stores.base import Entry
 
@@ -67,16 +66,11 @@ class LargeQueue:
         return bool(self._sizes)
 
 
-def with_problem(index: Index, problem: str) -> list[Filed]:
-    """Files that were filed with exactly this problem."""
-    return index.select(Selection(notes_only=False, problem=problem))[0]
-
-
 def unread(ws: Workspace, noticed: Sequence[NotePath] | None = None) -> list[NotePath]:
     """The notes this reader may see whose text is not in the index yet. `noticed`: those of an earlier snapshot."""
-    return [
-        path for path in (ws.index.paths_with(NOT_INDEXED_YET) if noticed is None else noticed) if ws.access.sees(path)
-    ]
+    if noticed is None:
+        noticed = [file.path for file in ws.index.with_problem(NOT_INDEXED_YET)]
+    return [path for path in noticed if ws.access.sees(path)]
 
 
 def say_unread(paths: Iterable[NotePath]) -> str:
@@ -109,12 +103,12 @@ def _wait_for_texts(ws: Workspace, deadline: float) -> None:
 
 def not_indexed(ws: Workspace) -> bool:
     """Whether the text of some note is not in the index yet, seen by the caller or not."""
-    return bool(with_problem(ws.index, NOT_INDEXED_YET))
+    return bool(ws.index.with_problem(NOT_INDEXED_YET))
 
 
 def still_indexing(ws: Workspace) -> Indexing:
     """The error that names the notes which are not in the index yet."""
-    left, (notes, _) = unread(ws), ws.index.count()
+    left, notes = unread(ws), ws.index.total("notes")
     done = notes - len(left)
     return Indexing(
         f"still indexing ({done} of {notes} notes); {say_unread(left)}",
@@ -129,7 +123,7 @@ def find_costly_notes_with(ws: Workspace, keys: Iterable[str]) -> list[NotePath]
     """Of the notes with so many links that the index does not know them, those whose text holds one of the keys."""
     wanted = {written for key in keys for written in (key, key.replace(" ", "%20"))}
     found = []
-    for filed in with_problem(ws.index, TOO_COSTLY):
+    for filed in ws.index.with_problem(TOO_COSTLY):
         text = path_key(ws.index.text(filed.path) or "")
         if any(key in text for key in wanted):
             found.append(filed.path)

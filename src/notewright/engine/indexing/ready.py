@@ -43,10 +43,10 @@ def snapshot(ws: Workspace, ask: Callable[[], T]) -> T:
     if there were nothing."""
     for _ in range(MAX_TRIES):
         asked = ws.follower.wait(ws.limits.index_seconds) or ws.index.generation()
-        with ws.index.steady(asked):
+        with ws.index.snapshot(asked):
             answer = ask()
             if noticed.unread is not None:
-                noticed.unread[ws.index] = ws.index.paths_with(NOT_INDEXED_YET)
+                noticed.unread[ws.index] = [file.path for file in ws.index.with_problem(NOT_INDEXED_YET)]
         if asked.whole and ws.index.generation() == asked:
             return answer
     raise Indexing("the index is being built again", hint="try again in a moment", done=0, total=None)

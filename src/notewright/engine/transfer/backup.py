@@ -246,7 +246,7 @@ class _WorkspaceBackup:
         if old is not None and is_same and self.day.link(self.base.place(entry.path), place, old):
             return old
         try:
-            filed = self.ws.index.filed(entry.path)
+            filed = self.ws.index.find_file(entry.path)
         except Problem:
             return None
         if filed is None or not filed.version or filed.stamp != entry.stamp:

@@ -25,7 +25,7 @@ def edition(con: Connection) -> IndexEdition:
 
 
 @contextmanager
-def copied(places: Generations) -> Iterator[tuple[Path, IndexEdition]]:
+def export_copy(places: Generations) -> Iterator[tuple[Path, IndexEdition]]:
     """A compact copy of the index that answers, as it is at one moment; writers go on meanwhile."""
     folder = places.folder / "copy"
     shutil.rmtree(folder, ignore_errors=True)  # of a process that died
@@ -39,7 +39,7 @@ def copied(places: Generations) -> Iterator[tuple[Path, IndexEdition]]:
 @in_words
 def _copy(places: Generations, folder: Path, file: Path) -> IndexEdition:
     folder.mkdir(mode=0o700)  # it holds the texts of the notes
-    places.current()
+    places.ensure_current()
     con = open_index(places.index_file, writing=True)
     try:
         con.rows("vacuum into ?", (str(file),))
@@ -54,11 +54,11 @@ def _copy(places: Generations, folder: Path, file: Path) -> IndexEdition:
 
 
 @contextmanager
-def installing(places: Generations, total: int) -> Iterator[Path]:
+def install_copy(places: Generations, total: int) -> Iterator[Path]:
     """A file to be filled with such a copy; it answers from then on, wanting a look at everything. Leaving by an
     exception leaves no trace. Unavailable where it is no index of this form."""
     with places.building(total):
-        place = places.fresh()
+        place = places.make_place()
         try:
             yield place / "index.db"
             _install(places, place)
@@ -81,7 +81,7 @@ def _install(places: Generations, place: Path) -> None:
         made.db.execute("commit")
     finally:
         made.close()
-    with places.gate(alone=True):
+    with places.gate(exclusive=True):
         places.point(place)
 
 

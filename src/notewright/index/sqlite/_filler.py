@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from notewright.index.sqlite.rows import PREPARED, Row, insert, insert_files, learn_all, prepared
+from notewright.index.sqlite.rows import PREPARED, Row, insert, insert_files, learn_all, prepare_row
 from notewright.index.sqlite.schema import finish, new_index
 
 AHEAD = 24  # batches that may wait to be written: more than one transaction, a few megabytes
@@ -25,7 +25,7 @@ CACHE_KIB = 32_000
 HASH_BYTES = 16_000_000  # words FTS5 gathers before it writes them down
 
 
-class Here:
+class BulkWriter:
     """Fills an index in this process."""
 
     def __init__(self, file: Path) -> None:
@@ -42,7 +42,7 @@ class Here:
     def add(self, rows: list[Row]) -> None:
         for start in range(0, len(rows), PREPARED):
             file, link = self._next
-            batch = list(enumerate(map(prepared, rows[start : start + PREPARED]), file))
+            batch = list(enumerate(map(prepare_row, rows[start : start + PREPARED]), file))
             insert_files(self._made, batch)
             self._next = file + len(batch), insert(self._made, batch, link)
         self._uncommitted += len(rows)
@@ -71,7 +71,7 @@ class Here:
 def main(file: Path) -> None:
     """The second process."""
     gc.disable()  # rows hold no cycles
-    filler = Here(file)
+    filler = BulkWriter(file)
     for batch in _read_ahead(sys.stdin.buffer):
         filler.add([Row(*row) for row in marshal.loads(batch)])
     filler.finish()

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from notewright.errors import Internal
 from notewright.index.base import Filing
-from notewright.index.sqlite._filler import Here
+from notewright.index.sqlite._filler import BulkWriter
 from notewright.index.sqlite.generations import BuildProgressFile, Generations, Identity
-from notewright.index.sqlite.rows import Row, put, row_of
+from notewright.index.sqlite.rows import Row, put, to_row
 from notewright.index.sqlite.schema import Connection, open_index
 
 SMALL = 500  # files that are not worth a second process
@@ -40,10 +40,10 @@ class SqliteBuild:
 
     def __init__(self, places: Generations, tally: BuildProgressFile, total: int) -> None:
         self._places, self._tally = places, tally
-        self._beside: Identity | None = places.standing()
-        self._place = places.fresh()
+        self._beside: Identity | None = places.find_current()
+        self._place = places.make_place()
         file = self._place / "index.db"
-        self._filler = Here(file) if total < SMALL else Elsewhere(file)
+        self._filler = BulkWriter(file) if total < SMALL else ChildProcessWriter(file)
         self.swapped = False
 
     def stop(self) -> None:
@@ -55,7 +55,7 @@ class SqliteBuild:
         rows: list[Row] = []
         size = 0
         for filing in filings:
-            rows.append(row_of(filing))
+            rows.append(to_row(filing))
             size += filing.size if filing.note else 0
             if len(rows) == BATCH or size > BATCH_BYTES:
                 self._add(rows)
@@ -72,7 +72,7 @@ class SqliteBuild:
 
     def swap(self, again: Callable[[Iterable[str]], Iterable[Filing]]) -> None:
         """Behind the gate nobody writes: what was touched until now is all there is."""
-        with self._places.gate(alone=True):
+        with self._places.gate(exclusive=True):
             made = open_index(self._place / "index.db", writing=True)
             try:
                 touched = self._touched()
@@ -85,7 +85,7 @@ class SqliteBuild:
             self.swapped = True
 
     def _touched(self) -> list[str] | None:
-        if self._beside is None or self._places.standing() != self._beside:
+        if self._beside is None or self._places.find_current() != self._beside:
             return None
         old = open_index(self._places.index_file)
         try:
@@ -104,11 +104,11 @@ def _file_again(made: Connection, touched: Iterable[str], again: Callable[[Itera
     if not left:
         return
     with made.db:
-        rows = [row_of(filing) for filing in again(sorted(left))]
+        rows = [to_row(filing) for filing in again(sorted(left))]
         put(made, rows, drop=left - {str(row.file[0]) for row in rows})
 
 
-class Elsewhere:
+class ChildProcessWriter:
     """Has a second process fill the index. It dies with us: the end of its input without the last word is the end."""
 
     def __init__(self, file: Path) -> None:

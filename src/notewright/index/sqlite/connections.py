@@ -10,7 +10,7 @@ from typing import TypeVar
 import apsw
 
 from notewright.index.base import Generation
-from notewright.index.sqlite.evidence import noting_counts, noting_places
+from notewright.index.sqlite.evidence import make_counts_function, make_places_function
 from notewright.index.sqlite.generations import Generations, Identity, in_words
 from notewright.index.sqlite.schema import Connection, open_index
 from notewright.sqlite_file import DAMAGE
@@ -21,7 +21,7 @@ READING = (*DAMAGE, apsw.SQLError, UnicodeDecodeError, JSONDecodeError)  # what 
 TRIES = 4  # to answer, each with a new index where the one before was damaged
 
 
-class _Held(threading.local):
+class _ThreadSnapshot(threading.local):
     """The connection that a thread asks everything of, from one moment."""
 
     con: Connection | None = None
@@ -39,9 +39,9 @@ class IndexConnections:
         self._writing = threading.RLock()
         self._writer: tuple[Identity, Connection] | None = None
         self._whole: tuple[Identity, Generation, Connection] | None = None  # known while that connection is open
-        self.held = _Held()
-        self.steady = partial(_Steady, self)
-        self.places.current()
+        self.held = _ThreadSnapshot()
+        self.snapshot = partial(_Snapshot, self)
+        self.places.ensure_current()
 
     def close(self) -> None:
         with self._writing, self._lock:
@@ -61,24 +61,24 @@ class IndexConnections:
             try:
                 return question(self.held.con)
             except BaseException as error:
-                self._give_up(error)
+                self._drop_failed(error)
         for _ in range(TRIES - 1):
-            identity = self.places.current()
+            identity = self.places.ensure_current()
             try:
                 return self._answer(identity, question)
             except READING as error:
                 if not _is_damage(error):
                     raise
                 self.places.discard(identity)
-        return self._answer(self.places.current(), question)
+        return self._answer(self.places.ensure_current(), question)
 
     @in_words
-    def ask_again(self, error: BaseException, question: Callable[[Connection], T]) -> T:
+    def ask_after_failure(self, error: BaseException, question: Callable[[Connection], T]) -> T:
         """What the connection of this thread failed to answer."""
-        self._give_up(error)
+        self._drop_failed(error)
         return self.ask(question)
 
-    def _give_up(self, error: BaseException) -> None:
+    def _drop_failed(self, error: BaseException) -> None:
         """Nothing more is asked of the connection this thread held: `generation` tells whether the index was lost. What
         is no damage is raised."""
         con, self.held.con = self.held.con, None
@@ -93,10 +93,10 @@ class IndexConnections:
         """A connection whose transaction has begun; the moment it shows is that of the first question."""
         tries, known = TRIES, self._whole
         while True:
-            identity = known[0] if known is not None and known[1] is of else self.places.current()
+            identity = known[0] if known is not None and known[1] is of else self.places.ensure_current()
             known = None
             try:
-                con = self._borrow(identity)
+                con = self._acquire(identity)
                 con.db.execute("begin")
                 return identity, con
             except DAMAGE:
@@ -108,7 +108,7 @@ class IndexConnections:
     def generation(self) -> Generation:
         """One that is whole stays so, and is known by its file, whose inode is no other's while a connection to it is
         open: most calls ask for this, before and after."""
-        identity = self.places.standing()
+        identity = self.places.find_current()
         known = self._whole
         if known is not None and known[0] == identity:
             return known[1]
@@ -116,7 +116,7 @@ class IndexConnections:
         def look(con: Connection) -> Generation:
             meta = dict(con.rows("select key, value from meta where key in ('name', 'wanting')"))
             answer = Generation(str(meta.get("name")), meta.get("wanting") == 0)
-            if answer.whole and identity is not None and self.places.standing() == identity:
+            if answer.whole and identity is not None and self.places.find_current() == identity:
                 self._whole = (identity, answer, con)
             return answer
 
@@ -133,16 +133,16 @@ class IndexConnections:
         con.close(force=force)
 
     def _answer(self, identity: Identity, question: Callable[[Connection], T]) -> T:
-        con = self._borrow(identity)
+        con = self._acquire(identity)
         try:
             answer = question(con)
         except BaseException:
             self._close(con, force=True)
             raise
-        self.give_back(identity, con)
+        self.release(identity, con)
         return answer
 
-    def _borrow(self, identity: Identity) -> Connection:
+    def _acquire(self, identity: Identity) -> Connection:
         with self._lock:
             while self._idle:
                 known, con = self._idle.pop()
@@ -150,12 +150,12 @@ class IndexConnections:
                     return con
                 self._close(con)
         con = open_index(self.places.index_file)
-        con.db.register_fts5_function("places", noting_places(con))
-        con.db.register_fts5_function("counts", noting_counts(con))
+        con.db.register_fts5_function("places", make_places_function(con))
+        con.db.register_fts5_function("counts", make_counts_function(con))
         con.db.create_scalar_function("folded", lambda *path: str(path[0]).casefold(), 1, deterministic=True)
         return con
 
-    def give_back(self, identity: Identity, con: Connection) -> None:
+    def release(self, identity: Identity, con: Connection) -> None:
         with self._lock:
             if len(self._idle) < IDLE:
                 self._idle.append((identity, con))
@@ -169,7 +169,7 @@ class IndexConnections:
         """One transaction, behind the gate: the index cannot be changed for another meanwhile."""
         for attempt in range(TRIES):
             with self._writing, self.places.gate():
-                identity = self.places.standing()
+                identity = self.places.find_current()
                 if identity is not None:
                     try:
                         con = self._write_connection(identity)
@@ -180,7 +180,7 @@ class IndexConnections:
                         if attempt == TRIES - 1 or not _is_damage(error):
                             raise
             if identity is None:
-                self.places.current()
+                self.places.ensure_current()
             else:
                 self.places.discard(identity)
 
@@ -192,7 +192,7 @@ class IndexConnections:
         return self._writer[1]
 
 
-class _Steady:
+class _Snapshot:
     """What this thread asks inside is answered from one moment. No generator: every small question passes here."""
 
     __slots__ = ("_con", "_connections", "_identity", "_of")
@@ -211,7 +211,7 @@ class _Steady:
         if con is not None and held.con is con:
             held.con = None
             con.db.execute("rollback")
-            self._connections.give_back(self._identity, con)
+            self._connections.release(self._identity, con)
 
 
 def _is_damage(error: Exception) -> bool:
@@ -228,7 +228,7 @@ def _change(con: Connection, change: Callable[[Connection], object]) -> None:
         con.rows("update meta set value=value+1 where key='serial'")
         con.db.execute("commit")
     except BaseException:
-        con.learned.clear()
+        con.known_words.clear()
         if con.db.in_transaction:
             con.db.execute("rollback")
         raise

@@ -35,7 +35,7 @@ from notewright.index.sqlite.schema import (
     Connection,
     within_ns,
 )
-from notewright.index.sqlite.vocabulary import QueryWord, Vocabulary, near_spellings
+from notewright.index.sqlite.vocabulary import QueryWord, Vocabulary, suggest_spellings
 from notewright.lazy_dataclass import dataclass, field
 from notewright.notes.model import tag_key
 from notewright.notes.path import NotePath, path_key
@@ -56,13 +56,13 @@ Accepts = Callable[[Sequence[int]], set[int]]  # which of these notes may be ans
 def gather_evidence(con: Connection, vocabulary: Vocabulary, query: Query, depth: int, narrow: bool) -> SearchEvidence:
     con.variants = {}  # of the question before; conditions mean words as written
     words = drop_question_frame(query.question) if query.question else list(query.words)
-    meets = _meeting(con, query)
-    accepts = _acceptance(con, query, meets)
+    meets = _notes_meeting_conditions(con, query)
+    accepts = _make_acceptance_test(con, query, meets)
     terms, total = vocabulary.terms(con, words), vocabulary.notes(con)
     forms = (*(form for term in terms for form in term.forms), *_phrase_words(con, query))
     if terms:
         any_of, all_of, few = _counts(con, terms, words, accepts)
-        found = found_by(con, terms, query.question, total, accepts, depth, narrow, few)
+        found = collect_evidence(con, terms, query.question, total, accepts, depth, narrow, few)
         return found._replace(forms=forms, any_of=any_of, all_of=all_of, meets=meets)
     if words or meets is None:
         return SearchEvidence(total, nearest=_nearest(con, vocabulary, query, words, accepts))
@@ -77,7 +77,7 @@ def gather_evidence(con: Connection, vocabulary: Vocabulary, query: Query, depth
 # ---- conditions ---------------------------------------------------------------------------------------
 
 
-def _meeting(con: Connection, query: Query) -> frozenset[int] | None:
+def _notes_meeting_conditions(con: Connection, query: Query) -> frozenset[int] | None:
     """The notes that meet the conditions; None when there are none."""
     where, values = _where(con, query)
     if not where:
@@ -116,12 +116,12 @@ def _where(con: Connection, query: Query) -> tuple[list[str], list[object]]:
 
 def _phrase(con: Connection, phrase: str) -> str:
     """An expression for words that follow each other; for nothing but signs one that finds nothing."""
-    tokens = con.cut(index_words(phrase))
+    tokens = con.tokenize(index_words(phrase))
     return '"' + " ".join(tokens) + '"' if tokens else NOTHING
 
 
 def _phrase_words(con: Connection, query: Query) -> list[str]:
-    return [token for phrase in query.phrases for token in con.cut(index_words(phrase))]
+    return [token for phrase in query.phrases for token in con.tokenize(index_words(phrase))]
 
 
 def _by_properties(con: Connection, query: Query, ids: list[int]) -> list[int]:
@@ -139,7 +139,7 @@ def _by_properties(con: Connection, query: Query, ids: list[int]) -> list[int]:
     return kept
 
 
-def _acceptance(con: Connection, query: Query, meets: frozenset[int] | None) -> Accepts:
+def _make_acceptance_test(con: Connection, query: Query, meets: frozenset[int] | None) -> Accepts:
     """Which notes may be answered: those that meet the conditions and that the reader may see."""
     if meets is None and query.visible == EVERYTHING:
         return _accept_all
@@ -174,7 +174,7 @@ def _counts(
     few."""
     con.variants = {term.word: term.forms for term in terms if len(term.forms) > 1}
     any_of = _count(con, _any(terms), accepts)
-    asked = {token for word in words for token in con.cut(index_words(word))}
+    asked = {token for word in words for token in con.tokenize(index_words(word))}
     if asked - {term.word for term in terms}:
         return any_of, 0, set()
     if len(terms) == 1:
@@ -208,7 +208,7 @@ def _nearest(
     if not words:
         return ()
     near: list[str] = []
-    for form in near_spellings(con, vocabulary, [word for word in words if len(word) <= NAME_CHARS], NEAREST):
+    for form in suggest_spellings(con, vocabulary, [word for word in words if len(word) <= NAME_CHARS], NEAREST):
         if _count(con, f'"{form}"', accepts):
             near.append(form)
     wanted = path_key(" ".join(words))[:NAME_CHARS]
@@ -231,7 +231,7 @@ class _Reading:
     aliased: list[int] = field(default_factory=list)  # notes with a word of it in an alias
 
 
-def found_by(
+def collect_evidence(
     con: Connection,
     terms: Sequence[QueryWord],
     question: str,
@@ -252,12 +252,12 @@ def found_by(
     if any(len(term.forms) > 1 for term in (*chosen, *others)):
         readings.append(_reading(chosen, others, total, stemmed=True, named=everywhere))
     for reading in readings:
-        _fill(con, reading, reading.expression, accepts, depth)
+        _add_best_notes(con, reading, reading.expression, accepts, depth)
     last = readings[-1]
     if few and not everywhere and len(chosen) + len(others) < asked:  # words that are everywhere were not asked for
         few = _matching(con, _all(last.terms), accepts)
     if few and (everywhere or not few <= last.matches.scores.keys()):
-        few = set(_fill(con, last, _all(last.terms), accepts, depth))
+        few = set(_add_best_notes(con, last, _all(last.terms), accepts, depth))
     starts: dict[int, list[int]] = {}
     for reading in readings:
         _add_starts(con, reading.matches.scores, starts)
@@ -322,12 +322,12 @@ def _set_variants(con: Connection, reading: _Reading) -> None:
     con.variants = variants if reading.stemmed else {}
 
 
-def _fill(con: Connection, reading: _Reading, expression: str, accepts: Accepts, depth: int) -> list[int]:
+def _add_best_notes(con: Connection, reading: _Reading, expression: str, accepts: Accepts, depth: int) -> list[int]:
     """Adds the best notes, with the places of the words, and returns them."""
     _set_variants(con, reading)
     matches = reading.matches
     best = _best(con, _BEST_NOTES, expression, accepts, depth)
-    noted = _noted(con, _PLACES, expression, best)
+    noted = _capture(con, _PLACES, expression, best)
     for note, score in best.items():
         found, aliased = noted[note]
         if aliased and note not in matches.scores:
@@ -347,11 +347,11 @@ def _best(con: Connection, sql: str, expression: str, accepts: Accepts, depth: i
         limit *= 4
 
 
-def _noted(con: Connection, sql: str, expression: str, rows: Iterable[int]) -> dict[int, Any]:
+def _capture(con: Connection, sql: str, expression: str, rows: Iterable[int]) -> dict[int, Any]:
     """What a function of SQL notes of these rows, which the expression finds."""
-    con.noted = noted = dict[int, Any]()
+    con.captured = noted = dict[int, Any]()
     con.value(f"select count(noted) from ({sql})", (expression, json.dumps(list(rows))))
-    con.noted = {}
+    con.captured = {}
     return noted
 
 
@@ -361,7 +361,7 @@ def _add_starts(con: Connection, notes: Iterable[int], starts: dict[int, list[in
         starts |= dict(con.table("id, json('[' || sections || ']')", _STARTS, (json.dumps(unknown),)))
 
 
-def noting_places(con: Connection) -> Callable[..., None]:
+def make_places_function(con: Connection) -> Callable[..., None]:
     """The function `places` of SQL: keeps where the words stand in the row FTS5 is at."""
 
     def places(api: apsw.FTS5ExtensionApi, *_: object) -> None:
@@ -381,7 +381,7 @@ def noting_places(con: Connection) -> Callable[..., None]:
             if ALIAS in columns:
                 aliased = True
         covered = bool(title) and sum(title.values()) >= api.column_size(TITLE)
-        con.noted[api.rowid] = (Occurrences(body, title, tuple(tagged), covered), aliased)
+        con.captured[api.rowid] = (Occurrences(body, title, tuple(tagged), covered), aliased)
 
     return places
 
@@ -401,12 +401,12 @@ _NAMESAKES = f"""
 select f.id, f.path from names n join files f on f.id = n.file where n.key = ? || '.md' and n.kind = '{NAME}'"""
 
 
-def noting_counts(con: Connection) -> Callable[..., None]:
+def make_counts_function(con: Connection) -> Callable[..., None]:
     """The function `counts` of SQL: keeps how often each word is in the row FTS5 is at."""
 
     def counts(api: apsw.FTS5ExtensionApi, *_: object) -> None:
         offsets = api.phrase_column_offsets
-        con.noted[api.rowid] = {word: len(found) for word in range(api.phrase_count) if (found := offsets(word, 0))}
+        con.captured[api.rowid] = {word: len(found) for word in range(api.phrase_count) if (found := offsets(word, 0))}
 
     return counts
 
@@ -422,11 +422,11 @@ def _mentions(
     links: dict[int, list[_Written]] = {}
 
     def seen(sentences: Sequence[int]) -> set[int]:
-        links.update(_links_of(con, [said for said in sentences if said not in links], accepts))
+        links.update(_links_in_sentences(con, [said for said in sentences if said not in links], accepts))
         return links.keys() & set(sentences)
 
     sentences = _best(con, _BEST_SAID, reading.sentences, seen, depth)
-    counts = _noted(con, _COUNTS, reading.sentences, sentences)
+    counts = _capture(con, _COUNTS, reading.sentences, sentences)
     for said, score in sentences.items():
         for target in _linked_notes(con, links[said]):
             best[target] = max(best.get(target, 0.0), score)
@@ -443,7 +443,7 @@ def _mentions(
 _Written = tuple[Any, ...]  # said, source, target, its key, how many notes bear that name (none, one, more), the first
 
 
-def _links_of(con: Connection, sentences: list[int], accepts: Accepts) -> dict[int, list[_Written]]:
+def _links_in_sentences(con: Connection, sentences: list[int], accepts: Accepts) -> dict[int, list[_Written]]:
     """The links of these sentences, of those that may be seen."""
     found: defaultdict[int, list[_Written]] = defaultdict(list)
     for row in con.table("said, source, target, key, named, first", _TARGETS, (json.dumps(sentences),)):
@@ -463,17 +463,17 @@ def _linked_notes(con: Connection, rows: list[_Written]) -> set[int]:
             candidates[target] = named + candidates.get(target, (0,))[0], first, key
     meant: set[int] = set()
     for target, (named, first, key) in candidates.items():
-        meant |= {first} if named == 1 else _resolved(con, target, source, key)
+        meant |= {first} if named == 1 else _resolve_namesake(con, target, source, key)
     return meant - {source}
 
 
-def _resolved(con: Connection, target: str, source: int, key: str) -> set[int]:
+def _resolve_namesake(con: Connection, target: str, source: int, key: str) -> set[int]:
     """Of several notes of one name the one the link means."""
     from notewright.notes.links.resolve import InMemoryNames, link_key, resolve
 
-    meant = con.remembered("meant")
+    meant = con.cached("meant")
     if (target, source) not in meant:
-        namesakes = con.remembered("namesakes")
+        namesakes = con.cached("namesakes")
         if key in namesakes:
             paths = namesakes[key]
         else:
@@ -494,18 +494,18 @@ def _resolved(con: Connection, target: str, source: int, key: str) -> set[int]:
 def _names(con: Connection, reading: _Reading, question: str, accepts: Accepts) -> Iterable[NameMatch]:
     """Notes one of whose names is in the question, as a run of words or because a word of it is in an alias."""
     numbers = {form: number for number, term in enumerate(reading.terms) for form in term.forms}
-    called = _named_by_words(con, question)
+    called = _notes_named_by_words(con, question)
     named = [(note, key.removesuffix(".md") if kind == NAME else key, kind == NAME) for note, key, kind in called]
     named += [(note, key, False) for note, key in _keys_of(con, reading.aliased)]
     allowed = accepts([note for note, _, _ in named])
     for note, name, is_filename in named:
-        words = [numbers.get(word) for word in con.cut(index_words(name))] if note in allowed else ()
+        words = [numbers.get(word) for word in con.tokenize(index_words(name))] if note in allowed else ()
         known = tuple(word for word in words if word is not None)
         if words and len(known) == len(words):
             yield NameMatch(note, is_filename, known)
 
 
-def _named_by_words(con: Connection, question: str) -> list[tuple[Any, ...]]:
+def _notes_named_by_words(con: Connection, question: str) -> list[tuple[Any, ...]]:
     """Notes named by a run of words of the question."""
     words = [word.strip("?.,;:!\"'()[]“”‘’") for word in question.split()][:40]
     runs = {

@@ -40,18 +40,18 @@ class Generations:
         self._pointer = folder / f"current-{VERSION}"
         self._file_name, self._gate = str(self.index_file), str(folder / "gate")  # asked for often
 
-    def current(self) -> Identity:
+    def ensure_current(self) -> Identity:
         """Which index answers; begun anew where there is none. One stat when all is well."""
         for _ in range(_TRIES):
-            found = self.standing()
+            found = self.find_current()
             if found is not None:
                 return found
-            with contextlib.suppress(FileNotFoundError, apsw.CantOpenError), self.gate(alone=True):
-                if self.standing() is None:
+            with contextlib.suppress(FileNotFoundError, apsw.CantOpenError), self.gate(exclusive=True):
+                if self.find_current() is None:
                     self._begin()
         raise Unavailable("the index is deleted again and again", hint="look at the cache directory")
 
-    def standing(self) -> Identity | None:
+    def find_current(self) -> Identity | None:
         try:
             status = os.stat(self._file_name)
         except OSError:
@@ -60,16 +60,16 @@ class Generations:
 
     def discard(self, damaged: Identity) -> None:
         """Begin anew if this one still is the one that answers."""
-        with self.gate(alone=True):
-            if self.standing() == damaged:
+        with self.gate(exclusive=True):
+            if self.find_current() == damaged:
                 self._begin()
 
     def _begin(self) -> None:
-        place = self.fresh()
+        place = self.make_place()
         new_index(place / "index.db").close()
         self.point(place)
 
-    def fresh(self) -> Path:
+    def make_place(self) -> Path:
         """The place of a new generation."""
         place = self.folder / f"g-{os.urandom(6).hex()}"
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -104,7 +104,7 @@ class Generations:
         """Remove what was begun and never answered. Only for the one who builds: nobody else does."""
         import shutil
 
-        with self.gate(alone=True):
+        with self.gate(exclusive=True):
             for left in (*self.folder.glob("g-*"), *self.folder.glob("next-*")):
                 if left.is_symlink():
                     left.unlink(missing_ok=True)
@@ -114,10 +114,10 @@ class Generations:
     # ---- the gate -------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def gate(self, *, alone: bool = False) -> Iterator[None]:
+    def gate(self, *, exclusive: bool = False) -> Iterator[None]:
         """Among those who write, or alone; in turn, so that who wants to be alone is not kept waiting by writers. Never
         held while waiting for anything but the disk."""
-        handle = self._locked(self._gate, EXCLUSIVE if alone else SHARED)
+        handle = self._locked(self._gate, EXCLUSIVE if exclusive else SHARED)
         try:
             yield
         finally:
@@ -148,7 +148,7 @@ class Generations:
                 os.ftruncate(handle, 0)
             os.close(handle)
 
-    def built(self) -> tuple[int, int] | None:
+    def build_progress(self) -> tuple[int, int] | None:
         """How far the build under way is, in whichever process; None without one."""
         try:
             with open(self.folder / "building", "rb") as file:

@@ -52,7 +52,7 @@ def _narrowed(con: Connection, vocabulary: Vocabulary, needles: Needles) -> list
     if not groups:
         return None
     joined = vocabulary.joined(con)
-    equal = vocabulary.made_equal(equalities()[0])
+    equal = vocabulary.joined_equalized(equalities()[0])
     conditions = []
     for group in groups:
         members = [_member(con, joined, equal, piece) for piece in group]
@@ -124,14 +124,14 @@ def _is_cjk(char: str) -> bool:
 def _pairs(con: Connection, run: str, edge: bool) -> list[str]:
     """Every pair is a word of its own. A single character at the edge may be either half of one."""
     if len(run) == 1 and edge:
-        return con.cut(run)
+        return con.tokenize(run)
     pairs = [run[at : at + 2] for at in range(len(run) - 1)] or [run]
-    return [f"\n{word}\n" for pair in pairs for word in con.cut(pair)]
+    return [f"\n{word}\n" for pair in pairs for word in con.tokenize(pair)]
 
 
 def _words(con: Connection, run: str, first: bool, last: bool) -> list[str]:
     """Words of other scripts. Only the first and the last of a part can be parts of longer ones."""
-    tokens = con.placed(run)
+    tokens = con.tokenize_with_places(run)
     found = []
     for number, (start, end, word) in enumerate(tokens):
         begins = first and number == 0 and not _parted(con, run[:start])
@@ -142,7 +142,7 @@ def _words(con: Connection, run: str, first: bool, last: bool) -> list[str]:
 
 def _parted(con: Connection, text: str) -> bool:
     """Something in here surely ends a word."""
-    return len(con.cut(f"a{text}a")) > 1
+    return len(con.tokenize(f"a{text}a")) > 1
 
 
 # ---- characters that patterns take as equal -------------------------------------------------------------

@@ -19,7 +19,6 @@ from notewright.index.base import (
     Visibility,
 )
 from notewright.index.sqlite import evidence, queries
-from notewright.index.sqlite._folder_counts import FolderCounts
 from notewright.index.sqlite.connections import IndexConnections
 from notewright.index.sqlite.schema import VERSION, Connection
 from notewright.index.sqlite.vocabulary import Vocabulary
@@ -46,7 +45,7 @@ def _question(
         try:
             return answer(held, *args, **kwargs)  # what most questions come to, with nothing in between
         except BaseException as error:
-            return self._connections.ask_again(error, lambda con: answer(con, *args, **kwargs))
+            return self._connections.ask_after_failure(error, lambda con: answer(con, *args, **kwargs))
 
     return ask
 
@@ -59,47 +58,47 @@ class SqliteIndex:
     def __init__(self, folder: Path) -> None:
         self._connections = IndexConnections(folder)
         self.ask, self._write = self._connections.ask, self._connections.write
-        self.steady, self.generation = self._connections.steady, self._connections.generation
+        self.snapshot, self.generation = self._connections.snapshot, self._connections.generation
         self.held = self._connections.held
         self._vocabulary = ("", Vocabulary())
-        self._folder_counts = FolderCounts()
+        self._folder_counts = queries.FolderCounts()
 
     def close(self) -> None:
         self._connections.close()
 
     def progress(self) -> Progress:
-        built = self._connections.places.built()
+        built = self._connections.places.build_progress()
         wanting = bool(self.ask(lambda con: con.number("select value from meta where key='wanting'")))
         if built is not None:
             return Progress(built[0], built[1] or None, True, wanting=wanting)
-        notes, _ = self.count()
+        notes = self.total("notes")
         return Progress(notes, None if wanting else notes, False, wanting=wanting)
 
     # ---- filing ---------------------------------------------------------------------------------------
 
     def file(self, filings: Iterable[Filing], *, drop: Iterable[str] = ()) -> None:
-        from notewright.index.sqlite.rows import row_of
+        from notewright.index.sqlite.rows import to_row
 
-        rows, dropped = [row_of(filing) for filing in filings], list(drop)
+        rows, dropped = [to_row(filing) for filing in filings], list(drop)
         if rows or dropped:
             self._write(lambda con: _file(con, rows, dropped))
 
     def prepare(self, filing: Filing) -> Filing:
-        from notewright.index.sqlite.rows import prepared, row_of
+        from notewright.index.sqlite.rows import prepare_row, to_row
 
-        return filing._replace(ready=prepared(row_of(filing)))
+        return filing._replace(ready=prepare_row(to_row(filing)))
 
-    def touched(self, paths: Iterable[str]) -> None:
+    def record_changes(self, paths: Iterable[str]) -> None:
         listed = list(paths)
         if self.ask(lambda con: con.value("select value from meta where key='building'")) is not None:
             self._write(lambda con: _touch(con, listed))
 
-    def settled(self, name: str) -> None:
+    def mark_whole(self, name: str) -> None:
         """Only the index of that name: another may have taken its place meanwhile."""
         this = "exists (select 1 from meta where key='name' and value=?)"
         self._write(lambda con: con.rows(f"update meta set value=0 where key='wanting' and {this}", (name,)))
 
-    def rebuilding(self, total: int) -> AbstractContextManager[Build]:
+    def rebuild(self, total: int) -> AbstractContextManager[Build]:
         from notewright.index.sqlite.build import building
 
         return building(self._connections.places, self._write, total)
@@ -109,30 +108,28 @@ class SqliteIndex:
 
         return self.ask(_copy.edition)
 
-    def copied(self) -> AbstractContextManager[tuple[Path, IndexEdition]]:
+    def export_copy(self) -> AbstractContextManager[tuple[Path, IndexEdition]]:
         from notewright.index.sqlite import _copy
 
-        return _copy.copied(self._connections.places)
+        return _copy.export_copy(self._connections.places)
 
-    def installing(self, total: int) -> AbstractContextManager[Path]:
+    def install_copy(self, total: int) -> AbstractContextManager[Path]:
         from notewright.index.sqlite import _copy
 
-        return _copy.installing(self._connections.places, total)
+        return _copy.install_copy(self._connections.places, total)
 
     # ---- questions ------------------------------------------------------------------------------------
 
-    filed = _question(queries.filed)
+    find_file = _question(queries.find_file)
     select = _question(queries.select)
-    paths_with = _question(queries.paths_with)
+    with_problem = _question(queries.with_problem)
     stamps = _question(queries.stamps)
-    count = _question(queries.count)
-    usage = _question(queries.usage)
-    folders = _question(queries.folders)
+    total = _question(queries.total)
     by_name = _question(queries.by_name)
     by_names = _question(queries.by_names)
     by_other_name = _question(queries.by_other_name)
     other_keys = _question(queries.other_keys)
-    alias_twins = _question(queries.alias_twins)
+    shared_aliases = _question(queries.shared_aliases)
     links_from = _question(queries.links_from)
     links_toward = _question(queries.links_toward)
     lines_of = _question(queries.lines_of)
@@ -144,8 +141,10 @@ class SqliteIndex:
     neighbours = _question(evidence.neighbours)
     degrees = _question(evidence.degrees)
 
-    def subfolders(self, folder: str, visible: Visibility = EVERYTHING) -> Sequence[tuple[str, int]]:
-        return self.ask(lambda con: self._folder_counts.inside(con, folder, visible))
+    def folders(
+        self, below: str = "", visible: Visibility = EVERYTHING, *, deep: bool = True
+    ) -> Sequence[tuple[str, int]]:
+        return self.ask(lambda con: self._folder_counts.below(con, below, visible, deep))
 
     def names_like(self, key: str, limit: int = 200, visible: Visibility = EVERYTHING) -> list[NotePath]:
         return self.ask(lambda con: queries.names_like(con, self._words(con), key, limit, visible))

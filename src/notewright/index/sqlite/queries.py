@@ -6,7 +6,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from notewright.index.base import EVERYTHING, Filed, IndexedNote, LinkRow, Selection, Visibility, with_parents
+from notewright.index.base import (
+    EVERYTHING,
+    Countable,
+    IndexedFile,
+    IndexedNote,
+    LinkRow,
+    Selection,
+    Visibility,
+    add_to_parents,
+)
 from notewright.index.sqlite.schema import ALIASED, MARK, NAME, NOTHING, SLUGGED, TITLED, Connection, within_ns
 from notewright.index.sqlite.vocabulary import Vocabulary, runs_of_three, words_like
 from notewright.notes.links.names import OtherName
@@ -19,8 +28,10 @@ if TYPE_CHECKING:
 
 TELLING = 4  # characters of a piece of a path that few paths hold; `.md` they all do
 TEXTS_AT_ONCE = 1_000  # links whose lines are cut from texts read together
+_Counts = Sequence[tuple[str, int]]
 _new = tuple.__new__  # of a row: half the time of calling its type
 MANY_KEYS = 500  # are not worth remembering: somebody looks through all links
+MOST_READERS = 16  # who see different notes, and whose counts of folders are remembered
 AFTER_ALL = "\U0010ffff"  # comes after every name that begins alike
 MIN_RATIO = 0.6  # how much alike a name is, of 1, that shares no run of three letters with what was asked for
 FEW_KEYS = 8  # are given one by one: a list as JSON costs as much as the statement
@@ -30,20 +41,20 @@ FEW_KEYS = 8  # are given one by one: a list as JSON costs as much as the statem
 _FILED = "select f.path, f.stamp, f.version, f.size, f.modified, f.title, f.problem from files f"
 
 
-def filed(con: Connection, path: str) -> Filed | None:
+def find_file(con: Connection, path: str) -> IndexedFile | None:
     row = con.rows(f"{_FILED} where f.path=?", (path,)).fetchone()
-    return Filed(NotePath(row[0]), *row[1:]) if row else None
+    return IndexedFile(NotePath(row[0]), *row[1:]) if row else None
 
 
-def _all_filed(rows: Iterable[tuple[Any, ...]]) -> list[Filed]:
-    return [_new(Filed, (NotePath(row[0]), *row[1:])) for row in rows]
+def _to_files(rows: Iterable[tuple[Any, ...]]) -> list[IndexedFile]:
+    return [_new(IndexedFile, (NotePath(row[0]), *row[1:])) for row in rows]
 
 
-def paths_with(con: Connection, problem: str) -> list[NotePath]:
-    known: dict[str, list[NotePath]] = con.remembered("problem")
+def with_problem(con: Connection, problem: str) -> list[IndexedFile]:
+    known: dict[str, list[IndexedFile]] = con.cached("problem")
     if problem not in known:
-        sql = "select path from files where problem is not null and problem = ? order by path"
-        known[problem] = [NotePath(path) for (path,) in con.rows(sql, (problem,))]
+        sql = f"{_FILED} where f.problem is not null and f.problem = ? order by f.path"
+        known[problem] = _to_files(con.rows(sql, (problem,)))
     return known[problem]
 
 
@@ -51,15 +62,11 @@ def stamps(con: Connection) -> list[tuple[str, str]]:
     return list(con.rows("select path, stamp from files"))  # by path it takes a third longer
 
 
-def count(con: Connection) -> tuple[int, int]:
-    notes, others = (con.number("select count(*) from files where note=?", (kind,)) for kind in (1, 0))
-    return notes, others
-
-
-def usage(con: Connection) -> tuple[int, int]:
-    """Kept by triggers: counting would read every file's row at each write."""
-    totals = dict(con.rows("select key, value from meta where key in ('files', 'bytes')"))
-    return totals["files"], totals["bytes"]
+def total(con: Connection, of: Countable) -> int:
+    """Files and bytes are kept by triggers: counting would read every file's row at each write."""
+    if of == "notes":
+        return con.number("select count(*) from files where note = 1")
+    return con.number("select value from meta where key = ?", (of,))
 
 
 def by_name(con: Connection, key: str) -> list[NotePath]:
@@ -67,10 +74,12 @@ def by_name(con: Connection, key: str) -> list[NotePath]:
 
 
 def by_other_name(con: Connection, kind: OtherName, key: str) -> list[NotePath]:
-    return _slugged(con, key) if kind == "slug" else _with_keys(con, ALIASED if kind == "alias" else TITLED, key)
+    return (
+        _find_by_slug(con, key) if kind == "slug" else _find_by_keys(con, ALIASED if kind == "alias" else TITLED, key)
+    )
 
 
-def _with_keys(con: Connection, kind: str, *keys: str) -> list[NotePath]:
+def _find_by_keys(con: Connection, kind: str, *keys: str) -> list[NotePath]:
     rows = con.rows(
         f"""select f.path from names n cross join files f on f.id = n.file
         where n.kind=? and n.key in ({",".join("?" * len(keys))})""",
@@ -80,17 +89,17 @@ def _with_keys(con: Connection, kind: str, *keys: str) -> list[NotePath]:
 
 
 def by_names(con: Connection, keys: Sequence[str]) -> dict[str, list[NotePath]]:
-    known: dict[str, list[NotePath]] = con.remembered("by_name") if len(keys) <= MANY_KEYS else {}
+    known: dict[str, list[NotePath]] = con.cached("by_name") if len(keys) <= MANY_KEYS else {}
     unknown = [key for key in keys if key not in known]
     if len(unknown) == 1:
-        known[unknown[0]] = _with_keys(con, NAME, unknown[0], unknown[0] + ".md")
+        known[unknown[0]] = _find_by_keys(con, NAME, unknown[0], unknown[0] + ".md")
     elif unknown:
-        found = _borne(con, unknown)
+        found = _look_up_names(con, unknown)
         known.update((key, found.get(key, [])) for key in unknown)
     return {key: paths for key in keys if (paths := known[key])}
 
 
-def _borne(con: Connection, keys: Sequence[str]) -> dict[str, list[NotePath]]:
+def _look_up_names(con: Connection, keys: Sequence[str]) -> dict[str, list[NotePath]]:
     each, values = "select value from json_each(?)", [json.dumps(keys)]
     if len(keys) <= FEW_KEYS:
         each, values = f"values {','.join(['(?)'] * len(keys))}", list(keys)
@@ -100,17 +109,17 @@ def _borne(con: Connection, keys: Sequence[str]) -> dict[str, list[NotePath]]:
         cross join files f on f.id = n.file order by f.path""",
         values,
     )
-    return _grouped(rows)
+    return _group_by_key(rows)
 
 
-def _grouped(rows: Iterable[tuple[str, str]]) -> dict[str, list[NotePath]]:
+def _group_by_key(rows: Iterable[tuple[str, str]]) -> dict[str, list[NotePath]]:
     found: defaultdict[str, list[NotePath]] = defaultdict(list)
     for key, path in rows:
         found[key].append(NotePath(path))
     return dict(found)
 
 
-def _slugged(con: Connection, slug: str) -> list[NotePath]:
+def _find_by_slug(con: Connection, slug: str) -> list[NotePath]:
     """By path first, then by alias, by title, by last segment; the shorter path first."""
     rows = con.rows(
         f"""select f.path, n.kind from names n join files f on f.id = n.file
@@ -163,13 +172,13 @@ def other_keys(con: Connection, path: str) -> list[str]:
     return [key for (key,) in con.rows(sql, (path,))]
 
 
-def alias_twins(con: Connection) -> list[tuple[str, list[NotePath]]]:
+def shared_aliases(con: Connection) -> list[tuple[str, list[NotePath]]]:
     rows = con.rows(
         f"""select n.key, f.path from names n join files f on f.id = n.file where n.kind='{ALIASED}' and n.key in
         (select key from names where kind='{ALIASED}' group by key having count(distinct file) > 1)
         order by n.key, f.path"""
     )
-    return list(_grouped(rows).items())
+    return list(_group_by_key(rows).items())
 
 
 # ---- listings -----------------------------------------------------------------------------------------
@@ -182,7 +191,7 @@ _ORDERS = {
 }
 
 
-def select(con: Connection, selection: Selection) -> tuple[list[Filed], int]:
+def select(con: Connection, selection: Selection) -> tuple[list[IndexedFile], int]:
     each = selection.visible != EVERYTHING or selection.among is not None
     where, values = _where(con, selection, by_path=each and selection.sort == "path")
     if where is None:
@@ -192,17 +201,19 @@ def select(con: Connection, selection: Selection) -> tuple[list[Filed], int]:
         return _select_visible(con, selection, f"{where} order by {order}", values)
     limit = -1 if selection.limit is None else selection.limit
     rows = con.rows(f"{_FILED} where {where} order by {order} limit ? offset ?", (*values, limit, selection.offset))
-    page = _all_filed(rows)
+    page = _to_files(rows)
     if (page or not selection.offset) and (selection.limit is None or len(page) < selection.limit):
         return page, selection.offset + len(page)  # it holds the last one
-    known: dict[object, int] = con.remembered("count")
+    known: dict[object, int] = con.cached("count")
     asked = (where, *values)
     if asked not in known:
         known[asked] = con.number(f"select count(*) from files f where {where}", values)
     return page, known[asked]
 
 
-def _select_visible(con: Connection, selection: Selection, where: str, values: list[object]) -> tuple[list[Filed], int]:
+def _select_visible(
+    con: Connection, selection: Selection, where: str, values: list[object]
+) -> tuple[list[IndexedFile], int]:
     """The page of what the reader may see: paths decide, and only the page is read in full."""
     among, sees = selection.among, selection.visible.test
     ids = [
@@ -213,7 +224,7 @@ def _select_visible(con: Connection, selection: Selection, where: str, values: l
     end = None if selection.limit is None else selection.offset + selection.limit
     page = ids[selection.offset : end]
     rows = con.rows(f"{_FILED} join json_each(?) e on e.value = f.id order by e.key", (json.dumps(page),))
-    return _all_filed(rows), len(ids)
+    return _to_files(rows), len(ids)
 
 
 def _where(con: Connection, selection: Selection, *, by_path: bool) -> tuple[str | None, list[object]]:
@@ -234,9 +245,6 @@ def _where(con: Connection, selection: Selection, *, by_path: bool) -> tuple[str
             where.append("f.note = 0")  # a few rows by an index, where all paths would be looked at
         where.append("(" + " or ".join("f.path like ?" for _ in selection.suffixes) + ")")
         values += [f"%{suffix}" for suffix in selection.suffixes]
-    if selection.problem is not None:
-        where.append("f.problem is not null and f.problem = ?")
-        values.append(selection.problem)
     if selection.since_ns is not None:
         where.append("f.modified > ?")
         values.append(within_ns(selection.since_ns))
@@ -269,23 +277,48 @@ def _where(con: Connection, selection: Selection, *, by_path: bool) -> tuple[str
 def prefixes(con: Connection, words: Iterable[str]) -> str | None:
     """All of these as beginnings of words, anywhere but in the frontmatter's own words; None for nothing but signs."""
     con.variants = {}
-    found = [token for word in words for token in con.cut(index_words(word)) if token != MARK]
+    found = [token for word in words for token in con.tokenize(index_words(word)) if token != MARK]
     wanted = " AND ".join(f'"{token}"*' for token in dict.fromkeys(found))
     return f"{{title alias head body place tag}} : ({wanted})" if wanted else None
 
 
-def folders(con: Connection, below: str = "", visible: Visibility = EVERYTHING) -> list[tuple[str, int]]:
-    """Every folder below one with files in it or below, and how many of them are notes."""
-    own: dict[str, int] = {}
-    where, values = ("where folder >= ? and folder < ?", (below + "/", below + "0")) if below else ("", ())
+class FolderCounts:
+    """How many notes are in each folder and below it, of one index, remembered until something is filed: to count them,
+    every file's row is read, and a listing shows a few of them. What several threads count at once is counted twice,
+    no more."""
+
+    def __init__(self) -> None:
+        # by generation and serial; by who may see what; all folders, and by the folder above
+        self._kept: tuple[tuple[str, int], dict[Visibility, tuple[_Counts, dict[str, _Counts]]]] = (("", -1), {})
+
+    def below(self, con: Connection, folder: str, visible: Visibility, deep: bool) -> _Counts:
+        state = (con.name, con.number("select value from meta where key='serial'"))
+        kept, known = self._kept
+        if kept != state or len(known) >= MOST_READERS:
+            known = {}
+        if visible not in known:
+            counts = _count_folders(con, visible)
+            by_parent: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
+            for name, count in counts:
+                by_parent[name.rpartition("/")[0]].append((name, count))
+            known = {**known, visible: (counts, dict(by_parent))}
+            self._kept = (state, known)
+        counts, children = known[visible]
+        if not deep:
+            return children.get(folder, ())
+        return [(name, count) for name, count in counts if name.startswith(f"{folder}/")] if folder else counts
+
+
+def _count_folders(con: Connection, visible: Visibility) -> _Counts:
+    """Every folder with files in it or below, in order, and how many of them are notes."""
     sees = visible.test
     if sees is None:
-        own = dict(con.rows(f"select folder, sum(note) from files {where} group by folder", values))
-    else:
-        for folder, path, note in con.rows(f"select folder, path, note from files {where}", values):
-            if sees(path):
-                own[folder] = own.get(folder, 0) + note
-    return with_parents(own, below)
+        return add_to_parents(dict(con.rows("select folder, sum(note) from files group by folder")))
+    own: dict[str, int] = {}
+    for folder, path, note in con.rows("select folder, path, note from files"):
+        if sees(path):
+            own[folder] = own.get(folder, 0) + note
+    return add_to_parents(own)
 
 
 # ---- links --------------------------------------------------------------------------------------------

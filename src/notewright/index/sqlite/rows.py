@@ -1,7 +1,7 @@
 """What is stored of one file: from a filing to plain rows, and the rows into the tables and out of them.
 
 Rows are made where notes are parsed and written where the database is, which in a build are two processes: so they
-are tuples of plain values that travel cheaply, and `prepared` by the one that has less to do.
+are tuples of plain values that travel cheaply, and prepared by the one that has less to do.
 """
 
 import json
@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from notewright.index.sqlite.schema import ALIASED, MARK, NAME, SLUGGED, TITLED, Connection, within_ns
-from notewright.index.sqlite.vocabulary import stems_of
+from notewright.index.sqlite.vocabulary import find_stems
 from notewright.notes.links.resolve import list_slugs, slug_key
 from notewright.notes.mentions import find_mentions
 from notewright.notes.model import Note, tag_key
@@ -42,7 +42,7 @@ class Row(NamedTuple):
     is_prepared: bool = False
 
 
-def row_of(filing: "Filing") -> Row:
+def to_row(filing: "Filing") -> Row:
     """The rows of one file, made of plain values only."""
     path, note = filing.path, filing.note
     title = note.title if note else path.stem
@@ -87,7 +87,7 @@ def _tags(note: Note) -> list[tuple[str, str]]:
     return list(found.items())
 
 
-def prepared(row: Row) -> Row:
+def prepare_row(row: Row) -> Row:
     """The row with words cut for the full text."""
     if row.is_prepared:
         return row
@@ -212,7 +212,7 @@ def section_starts(to: Connection, sections: list[str]) -> str:
 
 def _word_count(to: Connection, text: str) -> int:
     if not text.isascii():
-        return len(to.cut(text))
+        return len(to.tokenize(text))
     marked = text.encode().translate(_MARKED)
     return marked.count(b" a") + marked.startswith(b"a")
 
@@ -300,11 +300,11 @@ def _insert(to: Connection, numbered: Sequence[tuple[int, Row]]) -> None:
     if any(row.links for _, row in numbered):
         link = to.number("select max(id) from links") + 1
     for start in range(0, len(numbered), PREPARED):
-        batch = [(file, prepared(row)) for file, row in numbered[start : start + PREPARED]]
+        batch = [(file, prepare_row(row)) for file, row in numbered[start : start + PREPARED]]
         link = insert(to, batch, link)
         for _, row in batch:
             for piece in _pieces("\n".join((*row.words, *row.sections, *(sentence for _, sentence in row.said)))):
-                met.update(to.cut(piece))
+                met.update(to.tokenize(piece))
     learn(to, met)
 
 
@@ -315,18 +315,18 @@ def _restamp(to: Connection, file: int, row: Row) -> None:
 def learn(to: Connection, met: Iterable[str]) -> None:
     """Words met for the first time, with their stems. Words that no note has any more do no harm, and so whoever writes
     remembers which are there."""
-    unsure = set(met) - to.learned
+    unsure = set(met) - to.known_words
     if not unsure:
         return
     unknown = "select value from json_each(?) where not exists (select 1 from vocabulary where word = value)"
     fresh = sorted(word for (word,) in to.rows(unknown, (json.dumps(list(unsure)),)))
-    if len(to.learned) + len(unsure) > LEARNED:
-        to.learned.clear()
-    to.learned.update(list(unsure)[:LEARNED])
-    to.db.executemany(_LEARN, zip(fresh, stems_of(to, fresh), strict=True))
+    if len(to.known_words) + len(unsure) > LEARNED:
+        to.known_words.clear()
+    to.known_words.update(list(unsure)[:LEARNED])
+    to.db.executemany(_LEARN, zip(fresh, find_stems(to, fresh), strict=True))
 
 
 def learn_all(to: Connection) -> None:
     """The vocabulary of everything filed, in one go."""
     words = [word for (word,) in to.rows("select term from terms")]
-    to.db.executemany(_LEARN, zip(words, stems_of(to, words), strict=True))
+    to.db.executemany(_LEARN, zip(words, find_stems(to, words), strict=True))

@@ -90,21 +90,23 @@ Placed = Callable[[str], list[tuple[int, int, str]]]
 
 @dataclass(slots=True)
 class Connection:
-    """An open index: the database, and how its words are cut and brought to their stems.
+    """An open index: the database, its tokenizers, and what is cached with it.
 
     `variants` is what a word of a question stands for at this moment: FTS5 asks for it while it reads a query and
     counts all of them as one word.
     """
 
     db: apsw.Connection
-    cut: Tokens
+    tokenize: Tokens
     stems: Tokens
-    placed: Placed  # as `cut`, with where each word begins and ends
+    tokenize_with_places: Placed  # with where each word begins and ends
     name: str = ""  # of the generation
     variants: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    noted: dict[int, Any] = field(default_factory=dict)  # by functions of SQL, of the rows that were read
-    learned: set[str] = field(default_factory=set)  # some words of the vocabulary; forgotten where a transaction fails
-    known: dict[str, dict[Any, Any]] = field(default_factory=dict)  # by kind of question, as of a version
+    captured: dict[int, Any] = field(default_factory=dict)  # by functions of SQL, of the rows that were read
+    known_words: set[str] = field(
+        default_factory=set
+    )  # some words of the vocabulary; forgotten where a transaction fails
+    answers: dict[str, dict[Any, Any]] = field(default_factory=dict)  # cached by kind of question, as of a version
     _version: int = -1
 
     def rows(self, sql: str, bindings: Iterable[object] = ()) -> apsw.Cursor:
@@ -129,17 +131,17 @@ class Connection:
         value = self.value(sql, bindings)
         return value if isinstance(value, int) else 0
 
-    def remembered(self, kind: str) -> dict[Any, Any]:
-        """What was answered to one kind of question by the index as this transaction sees it: forgotten as soon as
-        anybody has filed anything. Outside of a transaction, or before its first question, nothing is kept."""
+    def cached(self, kind: str) -> dict[Any, Any]:
+        """The cache of answers to one kind of question by the index as this transaction sees it, cleared as soon as
+        anybody has filed anything. Outside of a transaction, or before its first question, nothing is cached."""
         if self.db.txn_state() != apsw.SQLITE_TXN_READ:
             return {}
         version = self.db.data_version()
         if version != self._version:
-            self._version, self.known = version, {}
-        known = self.known.get(kind)
+            self._version, self.answers = version, {}
+        known = self.answers.get(kind)
         if known is None or len(known) > MOST_REMEMBERED:
-            known = self.known[kind] = {}
+            known = self.answers[kind] = {}
         return known
 
     def close(self, *, force: bool = False) -> None:

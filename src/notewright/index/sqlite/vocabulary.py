@@ -28,7 +28,7 @@ class QueryWord(NamedTuple):
     notes: int  # notes with any form, as an upper bound
 
 
-def stems_of(con: Connection, words: list[str]) -> list[str]:
+def find_stems(con: Connection, words: list[str]) -> list[str]:
     """The stem of each word; a word that is cut or lost on the way is its own."""
     found = con.stems("\n".join(words))
     if len(found) == len(words):
@@ -36,7 +36,7 @@ def stems_of(con: Connection, words: list[str]) -> list[str]:
     return [" ".join(con.stems(word)) or word for word in words]
 
 
-def notes_with(con: Connection, word: str) -> int:
+def count_notes_with(con: Connection, word: str) -> int:
     return con.number("select doc from terms where term=?", (word,))
 
 
@@ -53,7 +53,7 @@ class Vocabulary:
     def terms(self, con: Connection, words: Iterable[str]) -> list[QueryWord]:
         """The words of a question that are anywhere, cut and folded as the index has them."""
         serial, notes = self._state(con)
-        tokens = list(dict.fromkeys(con.cut(index_words("\n".join(words)))))
+        tokens = list(dict.fromkeys(con.tokenize(index_words("\n".join(words)))))
         stemmed = self._stemmed(con, [token for token in tokens if _LATIN.match(token)])
         found = [self._term(con, token, stemmed, serial, notes) for token in tokens]
         return [term for term in found if term.notes]
@@ -81,7 +81,7 @@ class Vocabulary:
 
     def _stemmed(self, con: Connection, tokens: list[str]) -> dict[str, list[str]]:
         """For each of these words the words of the notes that have its stem."""
-        stems = dict(zip(tokens, stems_of(con, tokens), strict=True))
+        stems = dict(zip(tokens, find_stems(con, tokens), strict=True))
         sql = """with asked as materialized (select value from json_each(?))
             select stem, word from vocabulary where stem in asked union all
             select word, word from vocabulary where word in asked and stem is null order by word"""
@@ -95,7 +95,7 @@ class Vocabulary:
         known = self._counts.get(word)
         if known is not None and known[0] and 0 <= serial - known[1] <= notes // 500:
             return known[0]
-        count = notes_with(con, word)
+        count = count_notes_with(con, word)
         with self._lock:
             if len(self._counts) > 50_000:
                 self._counts.clear()
@@ -125,7 +125,7 @@ class Vocabulary:
                 self._upto = last
             return self._joined
 
-    def made_equal(self, equals: Mapping[int, str]) -> str:
+    def joined_equalized(self, equals: Mapping[int, str]) -> str:
         """`joined` with these characters exchanged, each word where it was."""
         with self._lock:
             if len(self._equal) != len(self._joined):
@@ -156,11 +156,11 @@ def words_like(con: Connection, vocabulary: Vocabulary, text: str) -> list[str]:
     """Words of the notes that share most runs of three letters with one of these, or are one slip away from a short
     one: the most alike, and of these the rarest, while they are in few notes together."""
     joined, found = vocabulary.joined(con), dict[str, float]()
-    for word in con.cut(index_words(text))[:MOST_COMPARED]:
+    for word in con.tokenize(index_words(text))[:MOST_COMPARED]:
         runs = runs_of_three(word)
         shared = Counter(alike for run in runs for alike in words_with(joined, run, MOST_SCANNED))
         if len(word) <= SHORT:
-            shared.update(dict.fromkeys(known_words(con, _one_away(word)), len(runs)))
+            shared.update(dict.fromkeys(known_words(con, _words_one_slip_away(word)), len(runs)))
         best = sorted(shared, key=lambda alike: (-shared[alike], abs(len(alike) - len(word)), alike))[:MOST_TAKEN]
         for alike in best:
             found[alike] = max(found.get(alike, 0.0), 1.0 if alike == word else 0.9 * shared[alike] / len(runs))
@@ -173,12 +173,12 @@ def known_words(con: Connection, words: Sequence[str]) -> list[str]:
     return [word for (word,) in con.rows(sql, (json.dumps(words),))]
 
 
-def near_spellings(con: Connection, vocabulary: Vocabulary, words: Sequence[str], most: int = 5) -> list[str]:
+def suggest_spellings(con: Connection, vocabulary: Vocabulary, words: Sequence[str], most: int = 5) -> list[str]:
     """Words of the notes that are spelled almost like these."""
     found: dict[str, None] = {}
-    tokens = [token for word in words for token in con.cut(word)]
+    tokens = [token for word in words for token in con.tokenize(word)]
     for word in tokens[:MOST_COMPARED]:
-        close = sorted(known_words(con, _one_away(word)), key=lambda form: -notes_with(con, form))
+        close = sorted(known_words(con, _words_one_slip_away(word)), key=lambda form: -count_notes_with(con, form))
         if not close and len(word) > 3:
             from difflib import get_close_matches
 
@@ -188,7 +188,7 @@ def near_spellings(con: Connection, vocabulary: Vocabulary, words: Sequence[str]
     return list(found)[:most]
 
 
-def _one_away(word: str) -> list[str]:
+def _words_one_slip_away(word: str) -> list[str]:
     """Every word one slip of the keyboard away."""
     letters = "abcdefghijklmnopqrstuvwxyz0123456789"
     cuts = [(word[:at], word[at:]) for at in range(len(word) + 1)][:24]

@@ -133,8 +133,8 @@ def workspace_numbers(ws: Workspace, state: Path, cache: Path) -> Numbers:
         "quota_bytes": ws.limits.quota_bytes,
     }
     with contextlib.suppress(Problem):  # a number that is missing is better than one that is wrong
-        numbers["files"], numbers["files_bytes"] = ws.index.usage()
-        numbers["notes"] = ws.index.count()[0]
+        numbers["files"], numbers["files_bytes"] = ws.index.total("files"), ws.index.total("bytes")
+        numbers["notes"] = ws.index.total("notes")
     return numbers
 
 
