@@ -195,6 +195,6 @@ def test_a_rebuild_from_the_command_line_while_a_server_runs_and_writes_loses_no
     _, err = building.communicate()
     assert building.returncode == 0, err
     assert written > 3 and slowest < 5, (written, slowest)
-    assert ws.index.count() == (800 + written, 0)
+    assert ws.index.total("notes") == ws.index.total("files") == 800 + written
     assert differences(ws) == {}
     close_workspace(ws)
