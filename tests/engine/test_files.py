@@ -9,8 +9,7 @@ from tests.engine.parts import desk
 from tests.memory_store import MemoryStore
 
 from notewright.engine.access import Access
-from notewright.engine.dialects.copies import copied_from, copy_name
-from notewright.engine.dialects.octarine import fetch_copy, replace_with_copy, walk
+from notewright.engine.dialects.octarine import copied_from, copy_name, fetch_copy, replace_with_copy, walk
 from notewright.engine.move import move
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import delete

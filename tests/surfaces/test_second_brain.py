@@ -17,7 +17,7 @@ from notewright.accounts.limits import RateLimits
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.engine.changes.history import list_changes, undo
-from notewright.engine.indexing.large_notes import wait_for_texts
+from notewright.engine.indexing.ready import wait_for_texts
 from notewright.engine.library import Library
 from notewright.engine.workspace import Limits, Workspace
 from notewright.ledger.base import Actor, ChangeQuery

@@ -8,7 +8,7 @@ import pytest
 
 from notewright.app import compose
 from notewright.config.load import Config
-from notewright.engine.indexing import indexer, large_notes
+from notewright.engine.indexing import filing, indexer
 from notewright.engine.indexing.filing import LARGE_BYTES
 from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace
@@ -37,7 +37,7 @@ def unread(workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
         return []
 
     monkeypatch.setattr(indexer, "file_large", hold)
-    monkeypatch.setattr(large_notes, "GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(filing, "GRACE_SECONDS", 0.05)
     ws = workspace(VAULT)
     ws.follower.wait(60)
     yield ws

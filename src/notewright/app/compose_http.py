@@ -32,8 +32,7 @@ from notewright.config.load import Config
 from notewright.config.locations import is_bucket
 from notewright.config.settings import SURFACES
 from notewright.engine.library import LazyLibrary, Library, effective_workspaces
-from notewright.engine.transfer.backup import BackupResult
-from notewright.engine.transfer.backup_schedule import Schedule
+from notewright.engine.transfer.backup import BackupResult, Schedule
 from notewright.engine.transfer.restore import last_good_backup
 from notewright.errors import Problem
 from notewright.mcp.thread_pool import ThreadPool

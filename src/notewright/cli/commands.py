@@ -183,7 +183,7 @@ def open_chosen_workspace(
 
 def _wait_until_ready(ws: Workspace) -> None:
     """Wait for the index, with a progress bar if it takes long, as the first one of many notes does."""
-    from notewright.engine.indexing.large_notes import wait_for_texts
+    from notewright.engine.indexing.ready import wait_for_texts
 
     try:
         return wait_for_texts(ws, 0.5)

@@ -12,7 +12,7 @@ from notewright.engine.changes.commit import commit_indexed, read_or_none, rehea
 from notewright.engine.changes.plan import Drop, Plan, Put
 from notewright.engine.dialects.octarine import is_folder
 from notewright.engine.find.links import resolver
-from notewright.engine.indexing.large_notes import find_costly_notes_with, wait_for_links
+from notewright.engine.indexing.ready import find_costly_notes_with, wait_for_links
 from notewright.engine.read import decode, exists, fetch, missing
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import Deleted, admit, refuse_twin, trash_place

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from notewright.engine.changes.combined import Edited
 from notewright.engine.changes.commit import commit, commit_latest, edit, text_of
 from notewright.engine.changes.plan import Drop, Plan, Put, carry_over, replace_shown
-from notewright.engine.dialects.copies import TRASH
 from notewright.engine.find.links import incoming
 from notewright.engine.indexing.ready import is_fresh
 from notewright.engine.read import exists, missing
@@ -20,6 +19,7 @@ from notewright.notes.links.resolve import link_key
 from notewright.notes.path import NotePath, name_problem, path_key
 from notewright.stores.base import Version, version_of
 
+TRASH = ".trash"
 TRIES = 8
 
 

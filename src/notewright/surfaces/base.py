@@ -44,7 +44,7 @@ from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from notewright.accounts.limits import MAX_STORED_DIGESTS
-from notewright.engine.indexing.large_notes import say_unread
+from notewright.engine.indexing.ready import say_unread
 from notewright.engine.library import Library
 from notewright.engine.workspace import CALL_SECONDS, Limits, ShownVersions, Workspace
 from notewright.errors import Invalid, Problem

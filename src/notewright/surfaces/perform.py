@@ -8,8 +8,7 @@ from typing import Any, Literal, get_args
 
 import jsonschema_rs
 
-from notewright.engine.indexing.large_notes import say_unread, unread
-from notewright.engine.indexing.ready import noticed
+from notewright.engine.indexing.ready import noticed, say_unread, unread
 from notewright.errors import Internal, Invalid, Problem
 from notewright.index.base import Index
 from notewright.notes.path import NotePath

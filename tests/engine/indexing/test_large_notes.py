@@ -12,10 +12,10 @@ from notewright.engine import read as reading
 from notewright.engine.check import check
 from notewright.engine.find.links import incoming
 from notewright.engine.find.search import parse_query, search
-from notewright.engine.indexing import filing, indexer, large_notes
+from notewright.engine.indexing import filing, indexer
 from notewright.engine.indexing.difference import NOT_INDEXED_YET
 from notewright.engine.indexing.filing import LARGE_BYTES, TOO_COSTLY
-from notewright.engine.indexing.large_notes import unread, wait_for_texts, with_problem
+from notewright.engine.indexing.ready import unread, wait_for_texts
 from notewright.engine.move import delete_marked, move
 from notewright.engine.read import exists, read
 from notewright.engine.workspace import Workspace
@@ -42,7 +42,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
         return file_large(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(indexer, "file_large", hold)
-    monkeypatch.setattr(large_notes, "GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(filing, "GRACE_SECONDS", 0.05)
     yield go
     go.set()
 
@@ -50,8 +50,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few hundred characters are large, and more than a few marks are too many."""
-    for module in (filing, large_notes):
-        monkeypatch.setattr(module, "LARGE_BYTES", 200)
+    monkeypatch.setattr(filing, "LARGE_BYTES", 200)
     monkeypatch.setattr(parser, "LARGE_CHARS", 200)
     monkeypatch.setattr(parser, "MAX_MARKS", 50)
 
@@ -114,7 +113,7 @@ def test_a_large_note_that_takes_a_moment_is_found_by_the_next_call(workspace) -
     ws.follower.wait(60)
     before = time.monotonic()
     create(ws, NotePath("Big.md"), b"pebble " * (LARGE_BYTES // 7 + 1))
-    assert found(ws, "pebble") == ["Big.md"] or time.monotonic() - before > large_notes.GRACE_SECONDS
+    assert found(ws, "pebble") == ["Big.md"] or time.monotonic() - before > filing.GRACE_SECONDS
 
 
 def test_what_was_not_indexed_when_a_server_ended_is_by_the_next(workspace, monkeypatch) -> None:
@@ -180,7 +179,7 @@ def test_a_vault_of_mostly_large_notes_is_built_once(workspace, small: None, mon
 def test_links_in_a_note_that_holds_too_much_are_marked_by_a_deletion(workspace, small: None) -> None:
     ws = workspace({"Gone.md": "leaves\n", "Huge.md": "[[Gone]] " + "[[x]] " * 60})
     wait_for_texts(ws, 60)
-    assert [filed.path for filed in with_problem(ws.index, TOO_COSTLY)] == ["Huge.md"]
+    assert [file.path for file in ws.index.with_problem(TOO_COSTLY)] == ["Huge.md"]
     delete_marked(ws, NotePath("Gone.md"), lambda name: f"lost {name}", policy=OBSIDIAN)
     assert read(ws, NotePath("Huge.md")).text.startswith("[[lost Gone]] [[x]]")
 

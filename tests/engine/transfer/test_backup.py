@@ -20,9 +20,8 @@ from tests.engine.parts import desk
 from tests.engine.transfer.keeping import back_up, backups, day, files, folder_desk, restore_to, times
 from tests.memory_store import MemoryStore
 
-from notewright.engine.transfer.backup import BackupResult
+from notewright.engine.transfer.backup import BackupResult, Schedule, find_last_due, is_backup_due
 from notewright.engine.transfer.backup_folder import BackupFolder
-from notewright.engine.transfer.backup_schedule import Schedule, find_last_due, is_backup_due
 from notewright.engine.workspace import Workspace
 from notewright.errors import Busy, Exists, Forbidden, Invalid, NoSpace, NotFound, Unavailable
 from notewright.notes.path import path_problem

@@ -29,7 +29,7 @@ from notewright.engine.changes.machine import Effect, Machine, Outcome, SeenFile
 from notewright.engine.changes.plan import Done, Drop, Plan, Put, carry_over, is_same, recall
 from notewright.engine.changes.quotas import counted_alone, is_bounded, refuse_over_quota
 from notewright.engine.indexing.filing import PreparedFiling, prepare_filing, refile
-from notewright.engine.indexing.large_notes import not_indexed, still_indexing, wait_for_links
+from notewright.engine.indexing.ready import not_indexed, still_indexing, wait_for_links
 from notewright.engine.workspace import Workspace, unheard
 from notewright.errors import Busy, Conflict, Exists, Indexing, Internal, Invalid, NotFound, NotText, Problem
 from notewright.ledger.base import Change, Ledger, Step

@@ -15,9 +15,9 @@ from notewright.stores.base import Entry, Store
 
 FRESH_GRAIN_NS = 2_000_000_000  # an edit within the clock's grain of a walk would be missed: such files are read again
 MIN_FILES_FOR_LOSS = 10  # a smaller workspace may shrink as it likes
-NOT_INDEXED_YET = (
-    "it is large and not indexed yet: only its name is known"  # the problem of a note that is filed without a stamp
-)
+# The problems of notes that are filed without all they hold; the first without a stamp, too.
+NOT_INDEXED_YET = "it is large and not indexed yet: only its name is known"
+TOO_COSTLY = "it holds too much to index: it is found by its name and words, its links, tags and headings are not known"
 
 
 class IndexDifference(NamedTuple):

@@ -2,11 +2,13 @@
 
 import logging
 import stat
+import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from notewright.engine.indexing.difference import NOT_INDEXED_YET
+from notewright.engine.indexing.difference import NOT_INDEXED_YET, TOO_COSTLY
 from notewright.engine.workspace import Workspace
 from notewright.errors import Forbidden, NotFound, Problem
 from notewright.index.base import Filing, Index
@@ -20,7 +22,8 @@ MAX_PARSED_BYTES = 32 << 20  # a larger "note" is listed and read, not parsed or
 BATCH_FILES = 200  # in one transaction
 BATCH_BYTES = 1 << 20  # of parsed notes that are held in memory before they are filed
 LARGE_BYTES = 256 << 10  # a larger note is filed by its name first, and read when all others are filed
-TOO_COSTLY = "it holds too much to index: it is found by its name and words, its links, tags and headings are not known"
+GRACE_SECONDS = 1.0  # that calls wait for a large note that was just queued: most are filed by then
+POLL_SECONDS = 0.02
 
 
 class PreparedFiling(NamedTuple):
@@ -235,3 +238,53 @@ def refile(
         with suppress(Problem):
             ws.index.record_changes(touched)
         ws.follower.file_again(touched)
+
+
+class LargeQueue:
+    """Large notes that are known by name and still to be read, the smallest first. Safe from many threads."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[NotePath, int] = {}
+        self._failed: dict[NotePath, int] = {}
+        self._until = 0.0
+        self._mutex = threading.Lock()
+
+    def add(self, path: NotePath, size: int) -> None:
+        with self._mutex:
+            if path not in self._sizes:
+                self._until = time.monotonic() + GRACE_SECONDS
+            self._sizes[path] = size
+
+    def take(self, entries: Iterable[Entry], known: Mapping[str, str]) -> list[Entry]:
+        """Queue the large notes that the index knows, unchanged or by their names alone; the other entries. Filed anew
+        by its name alone, such a note would not be found until it is read."""
+        left: list[Entry] = []
+        for entry in entries:
+            is_large = entry.path.is_note and LARGE_BYTES < entry.size <= MAX_PARSED_BYTES
+            if is_large and known.get(entry.path) in (entry.stamp, ""):
+                self.add(entry.path, entry.size)
+            else:
+                left.append(entry)
+        return left
+
+    def smallest(self) -> NotePath | None:
+        with self._mutex:
+            return min(self._sizes, key=lambda path: (self._failed.get(path, 0), self._sizes[path], path), default=None)
+
+    def done(self, path: NotePath) -> None:
+        with self._mutex:
+            self._sizes.pop(path, None)
+            self._failed.pop(path, None)
+
+    def put_last(self, path: NotePath) -> None:
+        """Retry a note that could not be filed after the others."""
+        with self._mutex:
+            self._failed[path] = self._failed.get(path, 0) + 1
+
+    def wait(self, stop: threading.Event, deadline: float) -> None:
+        """Wait until the queue is empty, or GRACE_SECONDS after a note was queued."""
+        while self._sizes and time.monotonic() < min(deadline, self._until) and not stop.wait(POLL_SECONDS):
+            pass
+
+    def __bool__(self) -> bool:
+        return bool(self._sizes)

@@ -14,6 +14,7 @@ from notewright.engine.indexing.before_index import is_file
 from notewright.engine.indexing.difference import MIN_FILES_FOR_LOSS, NOT_INDEXED_YET, IndexDifference, compare
 from notewright.engine.indexing.filing import (
     BATCH_FILES,
+    LargeQueue,
     batches,
     file_large,
     file_paths,
@@ -22,7 +23,6 @@ from notewright.engine.indexing.filing import (
 )
 from notewright.engine.indexing.first_listing import FirstListing
 from notewright.engine.indexing.index_snapshot import IndexSnapshot
-from notewright.engine.indexing.large_notes import LargeQueue
 from notewright.engine.indexing.leader_lock import LeaderLock
 from notewright.engine.workspace import IndexFollower
 from notewright.errors import Forbidden, Indexing, NotFound, Problem, Unavailable

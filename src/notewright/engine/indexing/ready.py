@@ -1,14 +1,15 @@
 """Wait for the index, and answer from one snapshot of it."""
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
-from notewright.engine.indexing.difference import NOT_INDEXED_YET
+from notewright.engine.indexing.difference import NOT_INDEXED_YET, TOO_COSTLY
 from notewright.engine.workspace import Workspace
 from notewright.errors import Indexing
 from notewright.index.base import Index
-from notewright.notes.path import NotePath
+from notewright.notes.path import NotePath, path_key
 
 
 class Noticed(threading.local):
@@ -21,6 +22,8 @@ noticed = Noticed()
 T = TypeVar("T")
 P = ParamSpec("P")
 MAX_TRIES = 4  # to get a whole answer of one index
+MAX_NAMED = 3  # notes named in words that tell which are not indexed yet
+POLL_SECONDS = 0.02
 
 
 def wait(ws: Workspace) -> None:
@@ -59,3 +62,63 @@ def from_snapshot(answer: Callable[Concatenate[Workspace, P], T]) -> Callable[Co
         return snapshot(ws, lambda: answer(ws, *args, **kwargs))
 
     return asked
+
+
+def unread(ws: Workspace, noticed: Sequence[NotePath] | None = None) -> list[NotePath]:
+    """The notes this reader may see whose text is not in the index yet. `noticed`: those of an earlier snapshot."""
+    if noticed is None:
+        noticed = [file.path for file in ws.index.with_problem(NOT_INDEXED_YET)]
+    return [path for path in noticed if ws.access.sees(path)]
+
+
+def say_unread(paths: Iterable[NotePath]) -> str:
+    """Which notes are not indexed yet, in words."""
+    listed = list(paths)
+    more = f" and {len(listed) - MAX_NAMED} more" if len(listed) > MAX_NAMED else ""
+    return f"not indexed yet: {', '.join(listed[:MAX_NAMED])}{more}" if listed else "some notes are not indexed yet"
+
+
+def wait_for_links(ws: Workspace) -> None:
+    """Wait, for a plan that must know every link; Indexing while a note's text is not in the index yet."""
+    deadline = time.monotonic() + ws.limits.index_seconds
+    ws.follower.wait_for_all(ws.limits.index_seconds)
+    wait_for_texts(ws, deadline - time.monotonic())
+
+
+def wait_for_texts(ws: Workspace, seconds: float) -> None:
+    """Wait until every note's text is in the index, or Indexing."""
+    deadline = time.monotonic() + seconds
+    ws.follower.wait(seconds)
+    while not_indexed(ws):
+        if time.monotonic() >= deadline:
+            raise still_indexing(ws)
+        time.sleep(POLL_SECONDS)
+
+
+def not_indexed(ws: Workspace) -> bool:
+    """Whether the text of some note is not in the index yet, visible to the caller or not."""
+    return bool(ws.index.with_problem(NOT_INDEXED_YET))
+
+
+def still_indexing(ws: Workspace) -> Indexing:
+    """The error that names the notes which are not in the index yet."""
+    left, notes = unread(ws), ws.index.total("notes")
+    done = notes - len(left)
+    return Indexing(
+        f"still indexing ({done} of {notes} notes); {say_unread(left)}",
+        hint="try again in a moment",
+        done=done,
+        total=notes,
+        missing=left,
+    )
+
+
+def find_costly_notes_with(ws: Workspace, keys: Iterable[str]) -> list[NotePath]:
+    """Of the notes with so many links that the index does not know them, those whose text holds one of the keys."""
+    wanted = {written for key in keys for written in (key, key.replace(" ", "%20"))}
+    found = []
+    for file in ws.index.with_problem(TOO_COSTLY):
+        text = path_key(ws.index.text(file.path) or "")
+        if any(key in text for key in wanted):
+            found.append(file.path)
+    return found
