@@ -37,7 +37,7 @@ def http_app(
     values = {**config.values, **{name.replace("_", ".", 1): value for name, value in settings.items()}}
     site = compose_http.Site(replace(config, values=values), SqliteAccounts.in_memory(), opened)
 
-    app = site.app(surfaces)
+    app = site.build_app(surfaces)
     running = app.router.lifespan_context
 
     @contextlib.asynccontextmanager
@@ -53,7 +53,7 @@ def http_app(
 @contextlib.contextmanager
 def on_the_web(config: Config, *, live: bool = False) -> Iterator[str]:
     """The address at which every surface is served, until the end of the block."""
-    surfaces = [compose.surface_named(name, config) for name in SURFACES]
+    surfaces = [compose.load_surface(name, config) for name in SURFACES]
     web = http_app(partial(OpenWorkspaces, config, live=live), surfaces)
     server = uvicorn.Server(uvicorn.Config(web, log_level="error", timeout_graceful_shutdown=5))
     with socket.create_server(("127.0.0.1", 0)) as door:

@@ -146,7 +146,7 @@ def transcripts_of(surface: str) -> list[str]:
 
 @pytest.mark.parametrize("surface", SURFACES)
 def test_every_tool_with_every_parameter_appears(surface: str) -> None:
-    offered = compose.surface_named(surface, load(CommandLine((".",), None, {}))).tools
+    offered = compose.load_surface(surface, load(CommandLine((".",), None, {}))).tools
     calls = [line[2:].split(" ", 1) for line in transcripts_of(surface) if line.startswith("> ")]
     used = {(tool, name) for tool, args in calls for name in json.loads(args)}
     missing = {(tool.name, name) for tool in offered for name in tool.schema["properties"]} - used

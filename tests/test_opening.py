@@ -148,7 +148,7 @@ def test_one_that_cannot_be_opened_is_left_out_and_tried_again(
         assert names(shelf) == [("main", "Main")]
     assert "the workspace Second cannot be opened" in caplog.text
     (tmp_path / "away").rename(tmp_path / "second")
-    monkeypatch.setattr(shelf, "_try_again", 0.0)  # some time later
+    monkeypatch.setattr(shelf, "_retry_at", 0.0)  # some time later
     assert names(shelf) == [("main", "Main"), ("second", "Second")]
 
 

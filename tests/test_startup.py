@@ -106,7 +106,7 @@ from notewright.app.compose_http import Site
 from notewright.config.load import Config, WorkspaceConfig
 spaces = (WorkspaceConfig("Notes", "notes", sys.argv[1], live=sys.argv[3] == "live"),)
 with Site(Config(spaces, sys.argv[2], sys.argv[2] + "-cache")) as site:
-    site.app()
+    site.build_app()
     site.library.workspaces()
 print("loaded:", *(name for name in sys.argv[4:] if name in sys.modules))
 """

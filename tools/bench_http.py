@@ -232,8 +232,8 @@ def noop(workers: int, folder: str) -> int:
 
     tool = Tool("noop", "Does nothing.", {"type": "object"}, lambda call, args: "ok", {"readOnlyHint": True})
     nothing = Surface("notes", "", (tool,), SURFACE.style)
-    known = app.surface_named
-    app.surface_named = lambda name, *more: nothing if name == "notes" else known(name, *more)  # type: ignore[assignment]
+    known = app.load_surface
+    app.load_surface = lambda name, *more: nothing if name == "notes" else known(name, *more)  # type: ignore[assignment]
     (Path(folder) / "notes").mkdir(parents=True)
     flags = {"state": folder, "http.port": 0, "http.workers": workers, "rate_limits": False}
     return app.serve(load(CommandLine((f"Empty={folder}/notes",), None, flags)))

@@ -64,7 +64,7 @@ def config_of(folder: Path, *names: str, notes: Mapping[str, str] = NOTES, **fla
 def served(folder: Path, config: Config) -> Iterator[Served]:
     """Until the end of the block."""
     with Site(config) as site, socket.create_server(("127.0.0.1", 0)) as door:
-        made = uvicorn.Config(site.app(), log_config=None, proxy_headers=False, timeout_graceful_shutdown=5)
+        made = uvicorn.Config(site.build_app(), log_config=None, proxy_headers=False, timeout_graceful_shutdown=5)
         server = uvicorn.Server(made)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [door]})
         thread.start()

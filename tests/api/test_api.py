@@ -439,7 +439,7 @@ def test_the_description_has_every_route_and_no_other(site: Served, client: http
     described = told(client.get("/api/v1/openapi.json"))
     said = {(path, method.upper()) for path, methods in described["paths"].items() for method in methods}
     assert said == {(one.plain_path, one.method) for one in TABLE}
-    routes = [route for route in site.site.app().routes if isinstance(route, Route)]
+    routes = [route for route in site.site.build_app().routes if isinstance(route, Route)]
     ours = [route for route in routes if route.path.startswith(("/api/v1", "/admin"))]
     for route in ours:
         assert isinstance(route, GuardedRoute)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from notewright.app.opening import as_owned
+from notewright.app.opening import with_owner_changes
 from notewright.cli.main import main
 from notewright.cli.parser import parse
 from notewright.cli.serve import serving_config
@@ -208,7 +208,7 @@ def test_what_only_a_server_knows_by_name_is_named_by_its_folder_and_keeps_its_i
     assert (code, "by its folder" in err) == (1, True)
     assert owner("rename", owner.folder("Notes"), "Home")[0] == 0
     served = serving_config(parse(["serve", f"Main={owner.folder('Notes')}", "--state", owner.state]))
-    assert [(one.id, one.name) for one in as_owned(served).workspaces] == [("main", "Home")]
+    assert [(one.id, one.name) for one in with_owner_changes(served).workspaces] == [("main", "Home")]
 
 
 def test_commands_know_a_workspace_that_was_added_by_its_name(owner: Owner) -> None:

@@ -16,7 +16,7 @@ NUMBERS = {"limit": 50, "max_results": 50, "max_matches": 50, "budget": 2000, "m
 
 
 def surfaces() -> list[Surface]:
-    return [compose.surface_named(name, Config((), "", "")) for name in SURFACES]
+    return [compose.load_surface(name, Config((), "", "")) for name in SURFACES]
 
 
 def calls(tool: Tool, *words: str, dull: str = "Tea") -> Iterator[Args]:

@@ -210,7 +210,7 @@ def guarded(
     the owner."""
     config = configured(place, **settings)
     with Site(config) as site:
-        app = site.app()
+        app = site.build_app()
         with serving(app, limits) as port:
             running = Guarded(port, site, app, place)
             running.tokens |= _tokens(running) if tokens else {}

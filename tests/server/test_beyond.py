@@ -145,7 +145,7 @@ def test_an_address_that_needs_a_token_is_refused_for_what_it_is(place: Path, ho
         CommandLine((str(place / "notes"),), flags={"http.host": host, "http.port": 0}), environ={}, folder=str(place)
     )
     with contextlib.closing(SqliteAccounts.in_memory()) as registry, pytest.raises(Invalid) as refused:
-        compose.refuse_strangers(config, registry)
+        compose.require_authentication(config, registry)
     assert str(refused.value).startswith(f"--http {host}:0 {words}. make an access token first: notewright token add")
 
 

@@ -72,7 +72,7 @@ def test_sixty_four_readers_are_not_queued_behind_a_few_threads(site: Served, bu
 
 @pytest.mark.parametrize("surface", SURFACES)
 def test_what_asks_the_index_alone_sends_no_request(site: Served, bucket: Bucket, surface: str) -> None:
-    tools = compose.surface_named(surface, site.site.config).tools
+    tools = compose.load_surface(surface, site.site.config).tools
     looking = {tool.name for tool in tools if tool.annotations.get("readOnlyHint")}
     assert looking - STORE_READING_TOOLS == set(LOOKING[surface])
     with site.surface(surface) as client:

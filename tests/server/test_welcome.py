@@ -24,14 +24,14 @@ def config(place: Path, *words: str) -> Config:
 def test_the_line_to_paste_has_a_place_for_a_token_where_one_is_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    compose._greet(config(tmp_path), "127.0.0.1", 8484)
+    compose._announce(config(tmp_path), "127.0.0.1", 8484)
     assert "http://127.0.0.1:8484/mcp\n" in capsys.readouterr().err
     assert main(["token", "add", "phone", "--state", str(tmp_path / "state")]) == 0
     capsys.readouterr()
-    compose._greet(config(tmp_path), "127.0.0.1", 8484)
+    compose._announce(config(tmp_path), "127.0.0.1", 8484)
     assert f"http://127.0.0.1:8484/mcp {HEADER}\n" in capsys.readouterr().err
     (tmp_path / "c.toml").write_text('[auth]\nissuer = "https://id.example.com"\n')
-    compose._greet(config(tmp_path, "--config", str(tmp_path / "c.toml")), "127.0.0.1", 8484)
+    compose._announce(config(tmp_path, "--config", str(tmp_path / "c.toml")), "127.0.0.1", 8484)
     assert HEADER not in capsys.readouterr().err
 
 
@@ -39,7 +39,7 @@ def test_beside_lines_of_json_the_welcome_is_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "c.toml").write_text('log_format = "json"\n')
-    compose._greet(config(tmp_path, "--config", str(tmp_path / "c.toml")), "127.0.0.1", 8484)
+    compose._announce(config(tmp_path, "--config", str(tmp_path / "c.toml")), "127.0.0.1", 8484)
     assert capsys.readouterr().err == ""
     assert caplog.messages[0].endswith("on 127.0.0.1 port 8484: http://127.0.0.1:8484/mcp")
 
@@ -50,4 +50,4 @@ def test_beside_lines_of_json_the_welcome_is_one(
 def test_an_address_that_is_none_is_refused_before_anybody_is_sent_there(tmp_path: Path, address: str) -> None:
     (tmp_path / "c.toml").write_text(f'[http]\npublic_url = "{address}"\n')
     with pytest.raises(Invalid, match=r"http\.public_url is no address"):
-        compose.refuse_mistakes(config(tmp_path, "--config", str(tmp_path / "c.toml")))
+        compose.check_http_config(config(tmp_path, "--config", str(tmp_path / "c.toml")))

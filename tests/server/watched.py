@@ -95,7 +95,7 @@ def watched(folder: Path, opened: Callable[[], Any] | None = None, **settings: A
     """Served until the end of the block. `opened` opens another library than that of the configuration."""
     with Site(config_of(folder, **settings), opened=opened) as site, socket.create_server(("127.0.0.1", 0)) as door:
         server = uvicorn.Server(
-            uvicorn.Config(site.app(), log_config=None, proxy_headers=False, timeout_graceful_shutdown=5)
+            uvicorn.Config(site.build_app(), log_config=None, proxy_headers=False, timeout_graceful_shutdown=5)
         )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [door]})
         thread.start()

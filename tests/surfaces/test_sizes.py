@@ -14,7 +14,7 @@ MOST = {"notes": 12_000, "cairn": 6_000, "lens": 2_000, "obsidian": 9_000, "seco
 
 @pytest.mark.parametrize("name", SURFACES)
 def test_the_list_of_tools_is_within_its_bound(name: str) -> None:
-    surface = compose.surface_named(name, Config((), "", ""))
+    surface = compose.load_surface(name, Config((), "", ""))
     listed = json.dumps(wire_format.tools(surface.tools), separators=(",", ":"), ensure_ascii=False).encode()
     print(f"{name}: {len(surface.tools)} tools in {len(listed):,} bytes of {MOST[name]:,}")
     assert len(listed) <= MOST[name]
@@ -26,7 +26,7 @@ def test_every_surface_has_a_bound() -> None:
 
 @pytest.mark.parametrize("name", SURFACES)
 def test_every_tool_and_parameter_says_what_it_is_for(name: str) -> None:
-    for tool in compose.surface_named(name, Config((), "", "")).tools:
+    for tool in compose.load_surface(name, Config((), "", "")).tools:
         assert 10 <= len(tool.description) <= 400, tool.name
         assert tool.schema["type"] == "object"
         assert set(tool.schema.get("required", ())) <= set(tool.schema["properties"])

@@ -14,7 +14,7 @@ from notewright.surfaces.perform import perform
 
 @pytest.mark.parametrize("name", SURFACES)
 def test_no_error_code_is_missing_from_a_surfaces_table(name: str) -> None:
-    style = compose.surface_named(name, load(CommandLine((".",), None, {}))).style
+    style = compose.load_surface(name, load(CommandLine((".",), None, {}))).style
     assert set(style.table) >= errors.codes()
     assert set(style.table) == errors.codes()
 
@@ -31,7 +31,7 @@ DETAILS = {
 @pytest.mark.parametrize("name", SURFACES)
 @pytest.mark.parametrize("kind", Problem.__subclasses__(), ids=lambda kind: kind.code)
 def test_every_problem_is_put_into_words_by_every_tool(name: str, kind: type[Problem]) -> None:
-    surface = compose.surface_named(name, load(CommandLine((".",), None, {})))
+    surface = compose.load_surface(name, load(CommandLine((".",), None, {})))
     call = Call(Library.of([]))
     for tool in surface.tools:
         args = {required: "x" for required in tool.schema.get("required", ())} | {"old_str": "x", "find": "x"}
@@ -49,7 +49,7 @@ def test_every_problem_is_put_into_words_by_every_tool(name: str, kind: type[Pro
 
 @pytest.mark.parametrize("name", SURFACES)
 def test_every_surface_answers_a_wrong_argument_and_an_unknown_tool(name: str) -> None:
-    surface = compose.surface_named(name, load(CommandLine((".",), None, {})))
+    surface = compose.load_surface(name, load(CommandLine((".",), None, {})))
     with pytest.raises(RpcError, match="no_such_tool"):
         perform(surface, Call(Library.of([])), "no_such_tool", {})
     fault = BadArgument("limit must be integer", "type", "limit", "limit", "integer")
@@ -64,7 +64,7 @@ def test_every_surface_answers_a_wrong_argument_and_an_unknown_tool(name: str) -
 @pytest.mark.parametrize("name", SURFACES)
 @pytest.mark.parametrize("kind", [errors.Unavailable, errors.Busy, errors.NoSpace])
 def test_every_surface_names_the_change_that_may_have_happened(name: str, kind: type[Problem]) -> None:
-    surface = compose.surface_named(name, load(CommandLine((".",), None, {})))
+    surface = compose.load_surface(name, load(CommandLine((".",), None, {})))
     problem = kind("no answer", hint="the next write completes change abc23xyz", path="A.md", change="abc23xyz")
     for tool in surface.tools:
         args = {required: "x" for required in tool.schema.get("required", ())}

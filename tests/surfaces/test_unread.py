@@ -46,7 +46,7 @@ def unread(workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
 
 @pytest.mark.parametrize("name", FINDING)
 def test_what_is_found_comes_with_what_is_not_indexed_yet(name: str, unread: Workspace) -> None:
-    surface = compose.surface_named(name, Config((), "", ""))
+    surface = compose.load_surface(name, Config((), "", ""))
     tool, args = FINDING[name]
     answer = perform(surface, Call(Library.of((unread,))), tool, args)
     assert not answer.is_error, answer.text
@@ -55,7 +55,7 @@ def test_what_is_found_comes_with_what_is_not_indexed_yet(name: str, unread: Wor
 
 
 def test_a_change_is_answered_as_ever(unread: Workspace) -> None:
-    surface = compose.surface_named("notes", Config((), "", ""))
+    surface = compose.load_surface("notes", Config((), "", ""))
     answer = perform(surface, Call(Library.of((unread,))), "write", {"path": "New", "content": "fresh\n"})
     assert len(answer.blocks) == 1
     found = perform(surface, Call(Library.of((unread,))), "search", {"query": "fresh"})
@@ -72,7 +72,7 @@ def test_a_change_is_answered_as_ever(unread: Workspace) -> None:
 def test_a_rename_is_refused_with_the_notes_it_waits_for(
     name: str, tool: str, args: dict[str, str], unread: Workspace
 ) -> None:
-    surface = compose.surface_named(name, Config((), "", ""))
+    surface = compose.load_surface(name, Config((), "", ""))
     answer = perform(surface, Call(Library.of((unread,))), tool, args)
     assert answer.is_error
     assert "still indexing (2 of 3" in answer.text

@@ -101,7 +101,7 @@ def config_of(place: Path, files: Mapping[str, Mapping[str, str | bytes]], **set
 @contextlib.contextmanager
 def served(config: Config, registry: Accounts | None = None) -> Iterator[Site]:
     with compose_http.Site(config, registry or SqliteAccounts.in_memory()) as whole:
-        site = whole.app([compose.surface_named("notes", config)])
+        site = whole.build_app([compose.load_surface("notes", config)])
         server = uvicorn.Server(uvicorn.Config(site, log_level="error", ws=WEBSOCKET, timeout_graceful_shutdown=5))
         with socket.create_server(("127.0.0.1", 0)) as listening:
             thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)

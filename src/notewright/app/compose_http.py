@@ -1,4 +1,4 @@
-"""Putting the parts together that serve over HTTP: one process or several, one configuration or the next."""
+"""Puts the parts together that one process needs to serve over HTTP, and again when the configuration changes."""
 
 import asyncio
 import contextlib
@@ -19,15 +19,14 @@ from notewright.accounts.limits_files import FileRateLimits
 from notewright.api import routes as api
 from notewright.api.request import SiteContext
 from notewright.app.compose import (
-    Reread,
-    beyond_this_machine,
-    issuer_of,
-    log_to_stderr,
-    refuse_mistakes,
-    surface_named,
+    ReadConfig,
+    check_http_config,
+    configure_logging,
+    find_network_exposure,
+    load_surface,
 )
 from notewright.app.open_workspaces import OpenWorkspaces
-from notewright.app.opening import open_backups, open_registry, user
+from notewright.app.opening import open_backups, open_registry, process_user
 from notewright.config.load import Config
 from notewright.config.locations import is_bucket
 from notewright.config.settings import SURFACES
@@ -61,13 +60,13 @@ if TYPE_CHECKING:
     from notewright.server.live.forwarding import LiveHosts
 
 log = logging.getLogger(__name__)
-ASK_AGAIN_SECONDS = 3600.0  # between two looks at a bucket for its last backup: they cost requests
+BACKUP_LOOKUP_SECONDS = 3600.0  # between two lookups of the last backup in a bucket: they cost requests
 THREADS = 64  # for calls, in each process
-LOOK_SECONDS = 1.0  # between two looks at whether the owner has added the first live workspace
+LIVE_POLL_SECONDS = 1.0  # between two looks at whether the owner has added the first live workspace
 
 
 class Site:
-    """What one process serves. The application is made anew when the configuration changes; this stays."""
+    """What one process serves. The application is built anew when the configuration changes; this stays."""
 
     def __init__(
         self,
@@ -77,7 +76,7 @@ class Site:
         counts: Path | None = None,
     ) -> None:
         """`opened` opens the library; without it, the workspaces of the configuration and those the owner added.
-        `counts` is where several processes count together."""
+        `counts` is the folder in which several processes count together."""
         self.config = config
         self.registry = registry or open_registry(config)
         self.audit = AuditLog(audit_file(config["audit_log"], config.state) if config.state else None)
@@ -93,100 +92,102 @@ class Site:
             shared=counts,
             backed_up=self._last_backup,
         )
+        self.replace_app: Callable[[], Awaitable[None]] | None = None  # by one with the addresses of live documents
         self._hosts: LiveHosts | None = None
         self._issuer: Issuer | None = None
-        self.turned_live: Callable[[], Awaitable[None]] | None = None  # puts a new application in the place of this one
-        self._shelf: OpenWorkspaces | None = None
+        self._workspaces: OpenWorkspaces | None = None
         self._schedule: Schedule | None = None
-        self._last: float | None = None  # the last good backup
-        self._ask_again = 0.0
+        self._last_good_backup: float | None = None
+        self._look_up_backup_at = 0.0
 
     def _open(self) -> OpenWorkspaces:
-        self._shelf = OpenWorkspaces(self.config, self.registry, heard=self.audit.record_change, live=True)
-        return self._shelf
+        self._workspaces = OpenWorkspaces(self.config, self.registry, heard=self.audit.record_change, live=True)
+        return self._workspaces
 
     def __enter__(self) -> "Site":
         self.library.begin()
-        self._keep_backups()
+        self._restart_backups()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._end_backups()
+        if self._schedule is not None:
+            self._schedule.close()
         self.library.close()
         self.workers.close()
         self.registry.close()
 
     def reconfigure(self, config: Config) -> None:
-        """Workspaces, rights and limits as they are written now. Where we listen, and how many of us, stays."""
+        """Take over workspaces, rights and limits. The listening address and the number of workers stay."""
         self.config = config
-        log_to_stderr(config)
-        if self._shelf is not None:
-            self._shelf.reconfigure(config)
-        self._end_backups()
-        self._keep_backups()
+        configure_logging(config)
+        if self._workspaces is not None:
+            self._workspaces.reconfigure(config)
+        self._restart_backups()
 
-    def _keep_backups(self) -> None:
+    def _restart_backups(self) -> None:
+        if self._schedule is not None:
+            self._schedule.close()
+            self._schedule = None
         if to := self.config["backup.to"]:
             at, days = self.config["backup.at"], self.config["backup.keep_days"]
             place = partial(open_backups, to, self.config)
             self._schedule = Schedule(self.library.workspaces, place, at=at, keep_days=days, on_result=self._backed_up)
             self._schedule.start()
 
-    def _end_backups(self) -> None:
-        if self._schedule is not None:
-            self._schedule.close()
-            self._schedule = None
+    def _backed_up(self, result: BackupResult) -> None:
+        self._look_up_backup_at = 0.0
+        self.audit.record_admin("backup", user="", success=result.success, files=result.files_backed_up)
 
     def _last_backup(self) -> float | None:
         to = self.config["backup.to"]
         if not to:
             return None
-        if not is_bucket(to) or time.monotonic() >= self._ask_again:
-            self._ask_again = time.monotonic() + ASK_AGAIN_SECONDS
+        if not is_bucket(to) or time.monotonic() >= self._look_up_backup_at:
+            self._look_up_backup_at = time.monotonic() + BACKUP_LOOKUP_SECONDS
             with contextlib.suppress(Problem), contextlib.closing(open_backups(to, self.config)) as place:
-                self._last = last_good_backup(place)
-        return self._last
+                self._last_good_backup = last_good_backup(place)
+        return self._last_good_backup
 
-    def _backed_up(self, result: BackupResult) -> None:
-        self._ask_again = 0.0
-        self.audit.record_admin("backup", user="", success=result.success, files=result.files_backed_up)
-
-    def app(self, surfaces: Sequence[Surface] | None = None) -> Starlette:
-        """The application of the configuration as it is now."""
+    def build_app(self, surfaces: Sequence[Surface] | None = None) -> Starlette:
+        """The application of the current configuration."""
         config, registry = self.config, self.registry
-        surfaces = [surface_named(name, config, self.traffic) for name in SURFACES] if surfaces is None else surfaces
-        issuer = issuer_of(config, self._issuer)
-        self._issuer = issuer or self._issuer
+        surfaces = [load_surface(name, config, self.traffic) for name in SURFACES] if surfaces is None else surfaces
+        if config["auth.issuer"]:
+            from notewright.server.auth import oauth  # takes a third of a second to load
+
+            issuer = oauth.Issuer(oauth.IssuerSettings.from_config(config), previous=self._issuer)
+            self._issuer, scopes = issuer, issuer.scopes
+        else:
+            issuer, scopes = None, BASIC_SCOPES
         cookies = BrowserSessions(registry.secret("cookies"))
-        entry = AuthSettings(
+        auth = AuthSettings(
             registry,
             issuer=issuer,
-            user=user(),
-            closed=beyond_this_machine(config) is not None,
+            user=process_user(),
+            closed=find_network_exposure(config) is not None,
             cookies=cookies,
             public_url=config["http.public_url"],
             limiter=self.traffic,
         )
-        turns = ConcurrencyLimits.from_config(config, self.traffic)
-        live, connections = self._live(turns)
-        site = SiteContext(
+        limits = ConcurrencyLimits.from_config(config, self.traffic)
+        live_routes, connections = self._build_live(limits)
+        context = SiteContext(
             self.library,
             self.workers,
             registry,
             config,
             cookies,
             self.audit,
-            turns,
+            limits,
             self.traffic,
             lambda place: open_backups(place, config),
             self._hosts,
         )
         feed = ActivityFeed(self.library, self.workers, registry)
-        scopes = BASIC_SCOPES if issuer is None else issuer.scopes
         names = [surface.name for surface in surfaces]
-        resource = protected_resource.routes(config["http.public_url"], config["auth.issuer"], scopes, names)
+        metadata = protected_resource.routes(config["http.public_url"], config["auth.issuer"], scopes, names)
 
-        def leave() -> None:
+        def end_streams() -> None:
             feed.close()
             if connections is not None:
                 connections.close()
@@ -195,24 +196,24 @@ class Site:
             self.library,
             surfaces,
             config,
-            entry,
+            auth,
             sessions=self.sessions,
             operations=self.operations,
             workers=self.workers,
-            limits=turns,
-            more_routes=[*resource, *live, *page.routes(site, feed), *api.routes(site)],
-            end_streams=leave,
-            lifespan=self._running,
+            limits=limits,
+            more_routes=[*metadata, *live_routes, *page.routes(context, feed), *api.routes(context)],
+            end_streams=end_streams,
+            lifespan=self._lifespan,
         )
 
     @property
     def is_live(self) -> bool:
         """Whether any workspace has live documents."""
-        return any(one.live for one in effective_workspaces(self.config, self.registry, added=True))
+        return any(ws.live for ws in effective_workspaces(self.config, self.registry, added=True))
 
     @contextlib.asynccontextmanager
-    async def _running(self, _: Starlette) -> AsyncIterator[None]:
-        """While requests are answered: by the first application, or by one that took its place."""
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        """Of the first application, and of those that take its place."""
         hosting = asyncio.create_task(self._host_live())
         try:
             yield
@@ -223,25 +224,27 @@ class Site:
                 await self._issuer.__aexit__()
 
     async def _host_live(self) -> None:
-        await self._until_live()
+        await self._wait_for_live()
         if self._hosts is not None:
             async with self._hosts:
                 await asyncio.Event().wait()
 
-    async def _until_live(self) -> None:
-        """Look out for the first live workspace, whose addresses are not there yet."""
-        looked_at = None
+    async def _wait_for_live(self) -> None:
+        """Poll for the first live workspace, and replace the application by one with addresses of live documents."""
+        seen_version = None
         while self._hosts is None:
             try:
-                if (data_version := self.registry.data_version()) != looked_at and self.is_live:
-                    return None if self.turned_live is None else await self.turned_live()
-                looked_at = data_version
+                if (data_version := self.registry.data_version()) != seen_version and self.is_live:
+                    return None if self.replace_app is None else await self.replace_app()
+                seen_version = data_version
             except Exception:
                 log.exception("a live workspace that was added cannot be served yet")
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(LIVE_POLL_SECONDS)
 
-    def _live(self, turns: ConcurrencyLimits) -> "tuple[list[GuardedRoute | GuardedSocket], LiveConnections | None]":
-        """The addresses of live documents, where there are any, and who comes there: loaded only then."""
+    def _build_live(
+        self, limits: ConcurrencyLimits
+    ) -> "tuple[list[GuardedRoute | GuardedSocket], LiveConnections | None]":
+        """The routes of live documents and their connections, where there are any: imported only then."""
         if not self.is_live:
             return [], None
         from notewright.server.live.access import LiveAuthenticator
@@ -256,42 +259,46 @@ class Site:
         most = max(1, config["http.max_connections"] * 3 // 4)  # the others are for everything else
         connections = LiveConnections(library, who, hosts, workers, staying, most, metrics.live_connections.inc)
         most_bytes = config["http.max_request_bytes"]
-        live = LiveSite(library, who, hosts, workers, connections, turns, config["http.public_url"], most_bytes)
+        live = LiveSite(library, who, hosts, workers, connections, limits, config["http.public_url"], most_bytes)
         return live.routes(), connections
 
 
-def work(
-    config: Config, reread: Reread, listener: socket.socket, slot: WorkerSlot | None = None, counts: Path | None = None
+def run_worker(
+    config: Config,
+    reread: ReadConfig,
+    listener: socket.socket,
+    slot: WorkerSlot | None = None,
+    counts: Path | None = None,
 ) -> int:
-    """One process that answers, at its slot among several, which count together in `counts`."""
+    """Serve in this process, at its slot among several, which count together in the folder `counts`."""
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # strangers could fill the log with warnings
-    secured = tls.load(config)
+    certificate = tls.load(config)
     if counts is not None and slot is not None:
         multiproc_metrics.register_worker(counts, slot.number)
     with Site(config, counts=counts) as site:
-        app = ReplaceableApp(site.app())
+        app = ReplaceableApp(site.build_app())
 
-        async def again() -> None:
-            asked = await asyncio.to_thread(reread)
-            await asyncio.to_thread(refuse_mistakes, asked)
-            await asyncio.to_thread(site.reconfigure, asked)
-            if secured is not None:
-                secured.reload(asked)
-            await renew()
+        async def reload() -> None:
+            new = await asyncio.to_thread(reread)
+            await asyncio.to_thread(check_http_config, new)
+            await asyncio.to_thread(site.reconfigure, new)
+            if certificate is not None:
+                certificate.reload(new)
+            await replace_app()
 
-        async def renew() -> None:
+        async def replace_app() -> None:
             server.allow_websockets(site.is_live)
-            app.replace(site.app())
+            app.replace(site.build_app())
 
-        site.turned_live = renew
+        site.replace_app = replace_app
         server = uvicorn_server.Server(
-            uvicorn.Config(app, **uvicorn_server.settings(secured, websockets=site.is_live)),
+            uvicorn.Config(app, **uvicorn_server.settings(certificate, websockets=site.is_live)),
             stopping=app.end_streams,
             limits=ConnectionLimits(connections=config["http.max_connections"]),
             slot=slot,
             refused=site.operations.record_cut_connection,
             behind=lambda: site.workers.behind,
-            reload=again,
+            reload=reload,
         )
         server.run([listener])
         return 0 if server.started else 1

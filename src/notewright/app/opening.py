@@ -1,4 +1,5 @@
-"""Opening a workspace: the one place that names a concrete store, index and ledger. The command line needs no more."""
+"""Opens workspaces, backups and the registry: the one place that names a concrete store, index and ledger. The command
+line needs no more."""
 
 from __future__ import annotations
 
@@ -6,7 +7,6 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +25,8 @@ from notewright.stores.folder.store import FolderStore
 
 if TYPE_CHECKING:  # few need pycrdt, and a search loads no backups, no accounts and nothing that fills an index
     from notewright.accounts.sqlite import SqliteAccounts
-    from notewright.engine.indexing.index_snapshot import IndexSnapshot
     from notewright.engine.transfer.manifest import BackupPlace
-    from notewright.index.base import Index
-    from notewright.ledger.base import Change, Ledger
+    from notewright.ledger.base import Change
     from notewright.stores.base import Store
     from notewright.stores.live.documents import LiveDocuments
     from notewright.stores.s3.settings import BucketSettings
@@ -44,18 +42,18 @@ def open_workspace(
     heard: Callable[[Workspace, Change], None] | None = None,
     live: bool = False,
 ) -> Workspace:
-    """A workspace ready for its first call: what a dead process left is finished, and the index is being followed.
+    """A workspace ready for its first call: changes that a dead process left are finished, and the index is followed.
 
     Without `watch` the index is brought up to date once, for a command that ends soon; without `follow` it is left as
-    it is, for one that asks it nothing and writes nothing. `reads`: nothing is written either, so an index that is up
-    to date needs nobody to follow it. `live`: this process can have documents open.
+    it is, for a command that neither uses it nor writes. `reads`: the caller writes nothing, so an index that is up
+    to date needs no follower. `heard` is called for every change set. `live`: this process can have documents open.
     """
     store = open_store(asked, config, serving=watch)
     documents = None
     if live and asked.live and not asked.read_only:
         store, documents = _with_documents(asked, config, store)
-    ledger = SqliteLedger.open(Path(config.state) / store.identity)
-    cache = Path(config.cache) / store.identity
+    state, cache = Path(config.state) / store.identity, Path(config.cache) / store.identity
+    ledger = SqliteLedger.open(state)
     index = SqliteIndex(cache)
     locks, unfinished = FileLocks(cache), bool(ledger.unfinished())
     only_reads = reads and not unfinished and asked.bootstrap is None
@@ -65,8 +63,17 @@ def open_workspace(
     else:
         from notewright.engine.indexing.indexer import Indexer
 
-        daily = partial(_trim, ledger, config) if watch else None
-        snapshot = _snapshot(store, index, asked, writes=watch and not asked.read_only)
+        def trim_history() -> None:
+            ledger.trim(keep_days=config["history.keep_days"], keep_bytes=config["history.keep_bytes"], now=time.time())
+
+        snapshot = None
+        if store.objects is not None:  # in a bucket
+            from notewright.engine.indexing.index_snapshot import IndexSnapshot
+
+            # Machines may reach one bucket by different addresses: its name and prefix say which notes they are.
+            objects, writes = store.objects.at(".notewright/index"), watch and not asked.read_only
+            snapshot = IndexSnapshot(index, objects, asked.location, writes=writes)
+        daily = trim_history if watch else None
         follower = indexer = Indexer(store, index, locks, watch=watch, daily=daily, snapshot=snapshot)
         start = indexer.start if follow else None
     ws = Workspace(
@@ -76,9 +83,9 @@ def open_workspace(
         index=index,
         ledger=ledger,
         follower=follower,
-        locks=FileLocks(Path(config.state) / store.identity / "locks"),
+        locks=FileLocks(state / "locks"),
         live=documents,
-        **rules_of(asked),
+        **mutable_settings(asked),
     )
     if heard is not None:
         ws = replace(ws, heard=heard)
@@ -86,7 +93,7 @@ def open_workspace(
         from notewright.engine.changes.live import connect_documents
 
         connect_documents(replace(ws, access=Access()), documents)
-    if unfinished:  # seldom: the machine of changes is not loaded for nothing
+    if unfinished:  # rare, so the modules for changes are imported only then
         from notewright.engine.changes.commit import recover
 
         recover(ws)
@@ -101,23 +108,13 @@ def open_workspace(
     return ws
 
 
-def _snapshot(store: Store, index: Index, asked: WorkspaceConfig, *, writes: bool) -> IndexSnapshot | None:
-    """The copy of the index in a bucket. Machines may reach one bucket by different addresses: its name and prefix say
-    which notes they are."""
-    if store.objects is None:
-        return None
-    from notewright.engine.indexing.index_snapshot import IndexSnapshot
-
-    return IndexSnapshot(index, store.objects.at(".notewright/index"), asked.location, writes=writes)
-
-
 def open_store(asked: WorkspaceConfig, config: Config, *, serving: bool = False) -> Store:
-    """Where the notes of a workspace are; a Problem that says what to install or set where they cannot be served."""
+    """The store of a workspace; a Problem that says what to install or set where it cannot be used."""
     return _open_bucket(asked, config, serving) if is_bucket(asked.location) else FolderStore(Path(asked.location))
 
 
 def _with_documents(asked: WorkspaceConfig, config: Config, folder: Store) -> tuple[Store, LiveDocuments]:
-    """The same folder, with its open notes as shared documents."""
+    """The store of the same folder with its open notes as shared documents."""
     try:
         from notewright.stores.live.documents import LiveDocuments
         from notewright.stores.live.store import LiveStore
@@ -139,20 +136,31 @@ def _open_bucket(asked: WorkspaceConfig, config: Config, serving: bool) -> Store
     if store.refuses_writes:
         logging.getLogger(__name__).warning("the workspace %s: %s", asked.name, store.refuses_writes)
     locks = FileLocks(Path(config.state) / store.identity / "locks")
-    using = locks.try_lock("lease", shared=True)
+    shared = locks.try_lock("lease", shared=True)
 
     def is_last() -> bool:
-        """No other process of this machine has the bucket open."""
-        if using is not None:
-            using.release()
-        alone = locks.try_lock("lease")
-        if alone is not None:
-            alone.release()
-        return alone is not None
+        """Whether no other process of this machine has the bucket open."""
+        if shared is not None:
+            shared.release()
+        exclusive = locks.try_lock("lease")
+        if exclusive is not None:
+            exclusive.release()
+        return exclusive is not None
 
     owner = LeaseOwner(_machine_id(Path(config.state)), os.uname().nodename)
     store.hold_lease(owner, is_last=is_last, now=serving and not asked.read_only)
     return store
+
+
+def _machine_id(state: Path) -> str:
+    """The same for all processes that share this state folder, and for no others."""
+    file, made = state / "machine-id", os.urandom(16).hex()
+    if not file.exists():
+        (temp := state / f"machine-id-{made}").write_text(made)
+        with contextlib.suppress(FileExistsError):  # another process was quicker
+            os.link(temp, file)
+        temp.unlink()
+    return file.read_text()
 
 
 def _bucket_settings(asked: WorkspaceConfig) -> BucketSettings:
@@ -168,10 +176,10 @@ def _bucket_settings(asked: WorkspaceConfig) -> BucketSettings:
     return BucketSettings(endpoint, region, asked.path_style, poll_seconds, profile=read_aws_profile())
 
 
-def refuse_unreachable(places: Iterable[WorkspaceConfig]) -> None:
-    """What cannot be used is said at the start: a Problem with what to install or set. Folders were looked for when
+def refuse_unreachable(locations: Iterable[WorkspaceConfig]) -> None:
+    """Refuse buckets that cannot be used at the start: a Problem with what to install or set. Folders were checked when
     the configuration was read."""
-    for asked in places:
+    for asked in locations:
         if is_bucket(asked.location):
             settings = _bucket_settings(asked)
             from notewright.stores.s3 import listing
@@ -179,26 +187,15 @@ def refuse_unreachable(places: Iterable[WorkspaceConfig]) -> None:
             listing.refuse_unreachable(asked.location, settings)
 
 
-def places_beside(config: Config) -> list[WorkspaceConfig]:
-    """What is used beside the workspaces: where backups go, and where workspaces are made."""
+def other_locations(config: Config) -> list[WorkspaceConfig]:
+    """Folders and buckets beside those of the workspaces: for backups, and for workspaces to be made in."""
     root = config["workspaces_root"]
-    made_in = [WorkspaceConfig("workspaces", "workspaces", root)] if root else []
-    return [_backups_at(config["backup.to"], config), *made_in] if config["backup.to"] else made_in
+    locations = [_backup_location(config["backup.to"], config)] if config["backup.to"] else []
+    return [*locations, WorkspaceConfig("workspaces", "workspaces", root)] if root else locations
 
 
-def _machine_id(state: Path) -> str:
-    """The same for all processes that keep their history here, and for no others."""
-    place, made = state / "machine-id", os.urandom(16).hex()
-    if not place.exists():
-        (beside := state / f"machine-id-{made}").write_text(made)
-        with contextlib.suppress(FileExistsError):  # another process was quicker
-            os.link(beside, place)
-        beside.unlink()
-    return place.read_text()
-
-
-def rules_of(asked: WorkspaceConfig) -> dict[str, Any]:
-    """What may change while a workspace is open."""
+def mutable_settings(asked: WorkspaceConfig) -> dict[str, Any]:
+    """The fields of a Workspace that may change while it is open."""
     return {
         "access": Access(read_only=asked.read_only, hide=asked.hide, write_under=asked.write_under),
         "timezone": load_timezone(asked.timezone),
@@ -206,14 +203,9 @@ def rules_of(asked: WorkspaceConfig) -> dict[str, Any]:
     }
 
 
-def _trim(ledger: Ledger, config: Config) -> None:
-    """Keep the history within its bounds."""
-    ledger.trim(keep_days=config["history.keep_days"], keep_bytes=config["history.keep_bytes"], now=time.time())
-
-
 def close_workspace(ws: Workspace) -> None:
-    """Stop following, finish what was begun, let go of the files."""
-    if ws.live is not None:  # what was typed is saved, which takes all the rest
+    """Stop following, finish what was begun, close the files."""
+    if ws.live is not None:  # saves what was typed, which needs all the rest
         ws.live.close()
     ws.follower.close()
     ws.index.close()
@@ -227,16 +219,18 @@ def open_backups(location: str, config: Config) -> BackupPlace:
     from notewright.engine.transfer.backup_folder import BackupFolder
 
     place = parse_folder_or_bucket(location)
-    return BackupBucket(open_store(_backups_at(place, config), config)) if is_bucket(place) else BackupFolder(place)
+    return (
+        BackupBucket(open_store(_backup_location(place, config), config)) if is_bucket(place) else BackupFolder(place)
+    )
 
 
-def _backups_at(location: str, config: Config) -> WorkspaceConfig:
+def _backup_location(location: str, config: Config) -> WorkspaceConfig:
     endpoint, region = config["backup.endpoint"], config["backup.region"]
     return WorkspaceConfig("backups", "backups", location, endpoint=endpoint, region=region)
 
 
 def open_destination(location: str, config: Config) -> Store:
-    """A folder or bucket to copy files to, to be closed. The folder is made."""
+    """A folder or bucket to copy files to, to be closed. A folder is made if it is missing."""
     if not is_bucket(location):
         from notewright.engine.transfer.manifest import os_errors_as_problems
 
@@ -245,9 +239,9 @@ def open_destination(location: str, config: Config) -> Store:
     return open_store(WorkspaceConfig("copy", "copy", location), config)
 
 
-def carry_history(ws: Workspace, store: Store, config: Config) -> int | None:
-    """Give the place that a workspace was moved to its history, so that undo works there: how many changes. None where
-    that place has changes of its own. Called while nobody can change the old place."""
+def transfer_history(ws: Workspace, store: Store, config: Config) -> int | None:
+    """Copy a moved workspace's history to its new store, so that undo works there: how many changes. None where the new
+    store has changes of its own. To be called while nothing can change the old one."""
     if ws.ledger.unfinished():
         raise Busy("a change of the notes is not finished yet", hint="wait for it")
     assert isinstance(ws.ledger, SqliteLedger)
@@ -255,15 +249,15 @@ def carry_history(ws: Workspace, store: Store, config: Config) -> int | None:
         return ledger.take_over(ws.ledger)
 
 
-def enclosing(folder: str, config: Config) -> str | None:
+def find_enclosing_workspace(folder: str, config: Config) -> str | None:
     """The nearest folder around this one that is a workspace already: it has a history, or it is an Obsidian vault."""
     for outer in Path(folder).parents:
         try:
-            found = outer.stat()
+            stat = outer.stat()
         except OSError:
             return None
-        kept = Path(config.state) / f"{found.st_dev:x}-{found.st_ino:x}" / "ledger.db"
-        if os.path.exists(kept) or os.path.isdir(outer / ".obsidian"):  # False for what may not be looked at
+        history = Path(config.state) / f"{stat.st_dev:x}-{stat.st_ino:x}" / "ledger.db"
+        if os.path.exists(history) or os.path.isdir(outer / ".obsidian"):  # False for what may not be looked at
             return str(outer)
     return None
 
@@ -275,10 +269,10 @@ def open_registry(config: Config) -> SqliteAccounts:
 
 
 def has_registry(config: Config) -> bool:
-    return os.access(f"{config.state}/registry.db", os.F_OK)  # asked at every call
+    return os.access(f"{config.state}/registry.db", os.F_OK)  # called for every call of a tool
 
 
-def as_owned(config: Config, *, added: bool = True) -> Config:
+def with_owner_changes(config: Config, *, added: bool = True) -> Config:
     """The same configuration with what the owner changed, if anything ever was; for a command that ends soon."""
     if not has_registry(config):
         return config
@@ -288,15 +282,15 @@ def as_owned(config: Config, *, added: bool = True) -> Config:
         return replace(config, workspaces=effective_workspaces(config, registry, added=added))
 
 
-def tell_audit(config: Config, action: str, **facts: Any) -> None:
-    """Something the owner did by command, into the audit log of the servers that use this state."""
+def record_admin_action(config: Config, action: str, **facts: Any) -> None:
+    """Write what the owner did by command into the audit log of the servers that use this state."""
     from notewright.server.ops.audit_log import AuditLog, audit_file
 
-    AuditLog(audit_file(config["audit_log"], config.state)).record_admin(action, user=user(), **facts)
+    AuditLog(audit_file(config["audit_log"], config.state)).record_admin(action, user=process_user(), **facts)
 
 
-def user() -> str:
-    """Whose process this is, for the history."""
+def process_user() -> str:
+    """The user who runs this process, for the history."""
     import getpass
 
     try:

@@ -42,7 +42,7 @@ def choose_workspace(args: argparse.Namespace) -> tuple[WorkspaceConfig, Config]
     with refuse_as_usage(args):
         configure = prepare_config(CommandLine((), args.config, {"state": args.state}))
         config = configure(())
-    config = opening.as_owned(config)
+    config = opening.with_owner_changes(config)
     if args.workspace and config.workspaces:
         from notewright.engine.library import by_id_or_name
 
@@ -50,7 +50,7 @@ def choose_workspace(args: argparse.Namespace) -> tuple[WorkspaceConfig, Config]
             return named, config
     with refuse_as_usage(args):
         here = configure((args.workspace or ".",))
-    here = opening.as_owned(here, added=False)
+    here = opening.with_owner_changes(here, added=False)
     for workspace in config.workspaces:  # a folder that is configured brings its settings with it
         if workspace.location == here.workspaces[0].location:
             return workspace, config

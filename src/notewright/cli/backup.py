@@ -166,7 +166,7 @@ def _open_workspaces(args: argparse.Namespace, config: Config) -> Iterator[Seque
         return
     with ExitStack() as closing:
         shelf = []
-        owned = opening.as_owned(config)
+        owned = opening.with_owner_changes(config)
         for asked in owned.workspaces:
             shelf.append(opening.open_workspace(asked, owned, watch=False, follow=False))
             closing.callback(opening.close_workspace, shelf[-1])

@@ -166,7 +166,7 @@ def open_chosen_workspace(
     """Open the workspace that was named, for this person, and wait for its index. `follow`: the index is brought up to
     date. `reads`: the command writes nothing, so the history needs no name."""
     workspace, config = choose_workspace(args)
-    around = None if args.workspace else opening.enclosing(workspace.location, config)
+    around = None if args.workspace else opening.find_enclosing_workspace(workspace.location, config)
     if around is not None:
         import shlex
 
@@ -176,7 +176,7 @@ def open_chosen_workspace(
     try:
         if indexed and not isinstance(ws.follower, IdleFollower):
             _wait_until_ready(ws)
-        yield ws if reads else ws.by(Actor(opening.user(), "notewright", "cli", args.command))
+        yield ws if reads else ws.by(Actor(opening.process_user(), "notewright", "cli", args.command))
     finally:
         opening.close_workspace(ws)
 

@@ -39,7 +39,7 @@ def serving_config(args: argparse.Namespace) -> Config:
     if port is not None:  # over HTTP also those are served that the owner added, and those that may be made later
         from notewright.app import opening
 
-        if config["workspaces_root"] is not None or opening.as_owned(config).workspaces:
+        if config["workspaces_root"] is not None or opening.with_owner_changes(config).workspaces:
             return config
     args.usage = True
     raise Invalid("there is nothing to serve", hint="name a folder: notewright serve ~/Notes", what="location")

@@ -37,7 +37,7 @@ def _add(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
         )
         expires = None if args.expires is None else parse_moment(args.expires, UTC, now, "expires")
     secret = new_token(registry, args.name, grant, now=now, expires=expires)
-    opening.tell_audit(config, "token_added", token=args.name)
+    opening.record_admin_action(config, "token_added", token=args.name)
     kept = next(one for one in registry.tokens() if one.digest == digest_of(secret))
     told = f"{args.name}: {_describe_rights(kept)}\nThis is shown once: only its hash is kept. Clients send it as\n"
     printing.print_answer(args, kept.record(now) | {"token": secret}, [secret], told + "  Authorization: Bearer …")
@@ -60,7 +60,7 @@ def _revoke(args: argparse.Namespace, config: Config, registry: Accounts) -> Non
         names = ", ".join(one.name for one in registry.tokens() if one.good(time.time()))
         hint = f"there is {names}" if names else "there is none"
         raise NotFound(f"there is no token {args.name!r} to revoke", hint=hint, what="token")
-    opening.tell_audit(config, "token_revoked", token=args.name)
+    opening.record_admin_action(config, "token_revoked", token=args.name)
     printing.print_answer(
         args, {"revoked": args.name}, [f"{args.name} is revoked. Running servers refuse it from now on."]
     )

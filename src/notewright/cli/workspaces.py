@@ -83,7 +83,7 @@ def _remove(args: argparse.Namespace, config: Config, registry: Accounts) -> Non
 
 
 def _audit(config: Config, action: str, one: WorkspaceConfig, settings: Iterable[str] = ()) -> None:
-    opening.tell_audit(config, action, workspace=one.id, settings=sorted(settings))
+    opening.record_admin_action(config, action, workspace=one.id, settings=sorted(settings))
 
 
 _SUBCOMMANDS = {"add": _add, "list": _list, "rename": _rename, "set": _set, "remove": _remove}
@@ -175,7 +175,7 @@ def _move(args: argparse.Namespace, ws: Workspace, old: WorkspaceConfig, new: Wo
 
     def finish() -> None:
         nonlocal history, switched
-        history = opening.carry_history(ws, store, config)
+        history = opening.transfer_history(ws, store, config)
         told = {key: getattr(new, key) for key in BUCKET_SETTINGS if is_bucket(new.location)}
         with closing(opening.open_registry(config)) as registry:
             switched = library.relocate(load_config(args), registry, old, new.location, told)

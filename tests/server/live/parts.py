@@ -202,7 +202,7 @@ def live_server(place: Path, **settings: Any) -> Iterator[LiveServer]:
     """Served as `notewright serve --http` does it. Without a token everybody who comes is the owner."""
     listening, limits = settings.pop("listening", {}), settings.pop("limits", None)
     with Site(configured(place, **settings)) as site:
-        app = site.app()
+        app = site.build_app()
         limits = limits or ConnectionLimits(connections=site.config["http.max_connections"])
         with serving(app, limits, ws=uvicorn_server.WEBSOCKET, **listening) as port:
             yield LiveServer(port, site, place / "notes")

@@ -223,7 +223,7 @@ def test_the_first_live_workspace_is_there_as_soon_as_it_is_added(tmp_path: Path
 def test_the_look_out_for_the_first_live_workspace_goes_on_after_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(compose_http, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(compose_http, "LIVE_POLL_SECONDS", 0.01)
     write_files(tmp_path / "more", NOTES)
     tries: list[int] = []
 
@@ -236,9 +236,9 @@ def test_the_look_out_for_the_first_live_workspace_goes_on_after_an_error(
                 raise Unavailable("the disk is not there")
             served.set()
 
-        site.turned_live = renew
+        site.replace_app = renew
         async with asyncio.timeout(30):
-            await site._until_live()
+            await site._wait_for_live()
         assert served.is_set()
 
     with compose_http.Site(Config((), str(tmp_path / "state"), str(tmp_path / "cache"))) as site:
