@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from notewright.engine.changes.combined import Edited
 from notewright.engine.changes.commit import commit, commit_latest, edit, text_of
-from notewright.engine.changes.plan import Drop, Plan, Put, carry_over, replace_shown
+from notewright.engine.changes.plan import Drop, Plan, Put, carry_over, is_same, replace_shown
 from notewright.engine.find.links import incoming
 from notewright.engine.indexing.ready import is_fresh
 from notewright.engine.read import exists, missing
@@ -42,7 +42,8 @@ class Deleted:
 
 
 def new_path(ws: Workspace, raw: str) -> NotePath:
-    """A path for a new note or file that works everywhere: NFC, portable, no twin but for case or accents' form."""
+    """The path of a new note or file, valid on every system: NFC, portable, no other file with the name in another
+    spelling. Invalid, Forbidden or Exists otherwise."""
     path = NotePath.parse(unicodedata.normalize("NFC", raw))
     problem = name_problem(path)
     if problem:
@@ -53,7 +54,7 @@ def new_path(ws: Workspace, raw: str) -> NotePath:
 
 
 def refuse_twin(ws: Workspace, path: NotePath, but_for: frozenset[str] = frozenset()) -> None:
-    """Exists if a file or folder along the way has this name in another spelling."""
+    """Raise Exists if a file or folder along the way has this name in another spelling."""
     there = existing_spelling(ws, path, but_for)
     if there == path:
         return
@@ -66,24 +67,41 @@ def refuse_twin(ws: Workspace, path: NotePath, but_for: frozenset[str] = frozens
 
 
 def existing_spelling(ws: Workspace, path: NotePath, but_for: frozenset[str] = frozenset()) -> NotePath:
-    """The path with every name as the files and folders that are there spell it."""
+    """The path with every name as the existing files and folders spell it."""
     folder, is_there = _existing_folder(ws, path.folder, but_for)
     place = NotePath(f"{folder}/{path.name}" if folder else path.name)
-    twins = _twins(_bearing(ws, place), place, but_for) if is_there else []
+    if not is_there:
+        return place
+    # From the index where it is fresh, for a folder may hold ten thousand other files.
+    names = ws.index.by_name(link_key(place.name)) if is_fresh(ws) else _siblings(ws, place)
+    twins = _find_twins(names, place, but_for)
     return min(twins) if twins and place not in twins and not _is_there(ws, place) else place
 
 
 def _existing_folder(ws: Workspace, folder: str, but_for: frozenset[str]) -> tuple[str, bool]:
-    """A folder as it is spelled, and whether it is there. If it is, so are those it is in: one question is enough."""
-    if not folder or _is_folder_there(ws, folder):
+    """A folder as it is spelled, and whether it exists. If it does, so do those it is in: one question is enough."""
+    if not folder:
+        return folder, True
+    # Where only files make a folder exist, the index knows all of them.
+    by_index = not ws.store.has_folders and is_fresh(ws)
+    if by_index and ws.index.select(Selection(folder=folder, notes_only=False, limit=1))[0]:
+        return folder, True
+    if not by_index and _is_there(ws, NotePath(folder)):
         return folder, True
     outer, is_there = _existing_folder(ws, NotePath(folder).folder, but_for)
     place = NotePath(f"{outer}/{NotePath(folder).name}" if outer else folder)
-    twins = _twins(_folders_beside(ws, place), place, but_for) if is_there else []
+    if not is_there:
+        return place, False
+    if by_index:
+        beside = [NotePath(name) for name, _ in ws.index.folders(below=place.folder)]
+        names = [name for name in beside if name.folder == place.folder] + [*ws.index.by_name(link_key(place.name))]
+    else:
+        names = _siblings(ws, place)
+    twins = _find_twins(names, place, but_for)
     return (place if place in twins or not twins else min(twins)), bool(twins)
 
 
-def _twins(names: Iterable[NotePath], place: NotePath, but_for: frozenset[str]) -> list[NotePath]:
+def _find_twins(names: Iterable[NotePath], place: NotePath, but_for: frozenset[str]) -> list[NotePath]:
     return [name for name in names if path_key(name) == path_key(place) and name not in but_for]
 
 
@@ -95,25 +113,6 @@ def _is_there(ws: Workspace, place: NotePath) -> bool:
     return True
 
 
-def _is_folder_there(ws: Workspace, folder: str) -> bool:
-    if _index_knows_folders(ws):
-        return bool(ws.index.select(Selection(folder=folder, notes_only=False, limit=1))[0])
-    return _is_there(ws, NotePath(folder))
-
-
-def _index_knows_folders(ws: Workspace) -> bool:
-    """Nothing but files makes a folder there, and the index knows all files."""
-    return not ws.store.has_folders and is_fresh(ws)
-
-
-def _folders_beside(ws: Workspace, place: NotePath) -> list[NotePath]:
-    """Whatever a new folder would lie beside."""
-    if not _index_knows_folders(ws):
-        return _siblings(ws, place)
-    folders = [NotePath(name) for name, _ in ws.index.folders(place.folder, deep=False)]
-    return folders + list(ws.index.by_name(link_key(place.name)))
-
-
 def _siblings(ws: Workspace, place: NotePath) -> list[NotePath]:
     try:
         return [entry.path for entry in ws.store.children(place.folder)]
@@ -121,13 +120,8 @@ def _siblings(ws: Workspace, place: NotePath) -> list[NotePath]:
         return []
 
 
-def _bearing(ws: Workspace, place: NotePath) -> Sequence[NotePath]:
-    """Files with this name, spelled anyhow: from the index, for a folder may hold ten thousand of others."""
-    return ws.index.by_name(link_key(place.name)) if is_fresh(ws) else _siblings(ws, place)
-
-
 def admit(ws: Workspace, path: NotePath, size: int) -> None:
-    """May this caller put so many bytes there?"""
+    """Refuse a caller who may not put so many bytes there."""
     ws.access.may_write(path)
     ws.follower.refuse_if_lost()
     if size > ws.limits.note_bytes:
@@ -141,25 +135,21 @@ def admit(ws: Workspace, path: NotePath, size: int) -> None:
 
 
 def create(ws: Workspace, path: NotePath, data: bytes, *, summary: str = "") -> Written:
-    """A file where none is; Exists otherwise."""
+    """Make a file where none is; Exists otherwise."""
     admit(ws, path, len(data))
-    if _is_indexed(ws, path):
-        raise _taken(path)
+    # A file that the index does not know is not looked for: the write itself finds it.
+    if (not is_fresh(ws) or ws.index.find_file(path) is not None) and exists(ws, path):
+        raise _exists_error(path)
     try:
         done = commit(ws, Plan((Put(path, data, None),), summary or f"created {path}"))
     except Exists:
         if exists(ws, path):
-            raise _taken(path) from None
+            raise _exists_error(path) from None
         raise  # a folder is in the way, and it says so
     return Written(path, version_of(data), True, done.id)
 
 
-def _is_indexed(ws: Workspace, path: NotePath) -> bool:
-    """A file is there, as far as the index knows: the store is not asked, for a write that makes a file asks it."""
-    return (not is_fresh(ws) or ws.index.find_file(path) is not None) and exists(ws, path)
-
-
-def _taken(path: NotePath) -> Exists:
+def _exists_error(path: NotePath) -> Exists:
     hint = "edit it, overwrite it with the version you read, or choose another name"
     return Exists(f"{path} is there already", hint=hint, path=path)
 
@@ -173,7 +163,7 @@ def overwrite(ws: Workspace, path: NotePath, data: bytes, *, seen: Version, summ
         raise Conflict(
             f"{path} is not there any more", hint="leave out the version to create it again", path=path, current=None
         ) from None
-    if not same_version(seen, old.version):
+    if not is_same(seen, old.version):
         shown = ws.store.read_old_version(path, seen)
         if shown is None:
             hint, now = "read it again", old.version
@@ -208,15 +198,6 @@ def _replace(ws: Workspace, step: Put, summary: str) -> Written:
     return Written(path, done.versions.get(path) or version_of(data), False, done.id)
 
 
-def same_version(given: str, current: Version) -> bool:
-    """Agents name a version by its first digits."""
-    return len(given) >= 6 and current.startswith(given.lower())
-
-
-def _always(newer: str) -> bool:
-    return True
-
-
 def edit_note(
     ws: Workspace, path: NotePath, edits: Sequence[Edit], *, seen: Version | None = None, summary: str = ""
 ) -> Edited:
@@ -226,18 +207,18 @@ def edit_note(
         path,
         lambda text: apply_all(text, edits, path),
         seen=seen,
-        again=lambda newer: _safe_on(newer, edits, path),
+        again=lambda newer: _may_apply_all_again(newer, edits, path),
         summary=summary or f"edited {path}",
     )
 
 
-def _safe_on(newer: str, edits: Sequence[Edit], path: NotePath) -> bool:
+def _may_apply_all_again(newer: str, edits: Sequence[Edit], path: NotePath) -> bool:
     """Whether each edit means the same on a newer text, as the ones before it leave it."""
     try:
-        for one in edits:
-            if not may_apply_again(one, newer):
+        for edit_ in edits:
+            if not may_apply_again(edit_, newer):
                 return False
-            newer = apply(newer, one, path)
+            newer = apply(newer, edit_, path)
     except Problem:
         return False
     return True
@@ -249,10 +230,10 @@ def change_text(
     change: Callable[[str], str],
     *,
     seen: Version | None = None,
-    again: Callable[[str], bool] = _always,
+    again: bool | Callable[[str], bool] = True,
     summary: str = "",
 ) -> Edited:
-    """Read, change by a pure function, write what was seen: the door for every edit of one note."""
+    """Read a note, change its text by a pure function and write it: every edit of one note goes through here."""
     admit(ws, path, 0)
 
     def checked(text: str) -> str:
@@ -269,7 +250,7 @@ def change_text(
 
 
 def delete(ws: Workspace, path: NotePath, *, trash: bool = True, dry_run: bool = False) -> Deleted:
-    """Remove one file, into the trash unless it is to be gone; names the notes that link to it."""
+    """Remove one file, into the trash or (`trash` False) for good; names the notes that link to it."""
     admit(ws, path, 0)
     ws.access.may_see(path)
     linked = tuple(dict.fromkeys(link.source for link in incoming(ws, path, lines=False)))
@@ -353,7 +334,8 @@ PARA = {
 
 
 def bootstrap(ws: Workspace) -> bool:
-    """Lay out a workspace that is empty and always was: what people removed does not come back. True if it was done."""
+    """Write the PARA folders into a workspace that is empty and always was: what people removed does not come back.
+    True if it was done."""
     if ws.access.read_only or ws.ledger.first_seen([README]):
         return False
     if any(True for _ in ws.store.entries()):

@@ -27,7 +27,7 @@ from notewright.engine.changes.combined import (
 )
 from notewright.engine.changes.machine import Effect, Machine, Outcome, SeenFiles, find_case_twins
 from notewright.engine.changes.plan import Done, Drop, Plan, Put, carry_over, is_same, recall
-from notewright.engine.changes.quotas import counted_alone, is_bounded, refuse_over_quota
+from notewright.engine.changes.quotas import is_bounded, lock_user_quota, refuse_over_quota
 from notewright.engine.indexing.filing import PreparedFiling, prepare_filing, refile
 from notewright.engine.indexing.ready import not_indexed, still_indexing, wait_for_links
 from notewright.engine.workspace import Workspace, unheard
@@ -344,7 +344,7 @@ def _make_step(files: SeenFiles, known: dict[str, bytes], planned: Put | Drop) -
 def _commit_plan(ws: Workspace, plan: Plan) -> Done:
     """One plan from beginning to end, under the lock."""
     try:
-        with counted_alone(ws):
+        with lock_user_quota(ws):
             return _carry_out(ws, plan)
     except (Conflict, Exists) as problem:
         raise _Interrupted(problem) from problem

@@ -1,6 +1,6 @@
 """What was done through us, and taking it back.
 
-An undo is a change set like any other: it is in the history, and undoing it does the change again. Where a note went
+An undo is a change set like any other: it is in the history, and undo_plan it does the change again. Where a note went
 on living, only the change's own places are taken out of it; what stands in the way is named and nothing happens.
 """
 
@@ -20,9 +20,9 @@ from notewright.ledger.base import Change, ChangeQuery, Ledger, Step
 from notewright.notes.edits.diff import compare_lines
 from notewright.notes.path import NotePath
 
-_PAGE, _WHOLE_PAGE = 100, 5_000  # changes read at once
-_LARGEST = 5_000  # lines; comparing more takes too long
-KEPT_LINES = 20  # of the later changes in one note that an undo shows
+PAGE_SIZE, MAX_PAGE_SIZE = 100, 5_000  # changes read at once
+MAX_COMPARED_LINES = 5_000  # comparing more takes too long
+MAX_KEPT_LINES = 20  # of the later changes in one note that an undo shows
 
 
 class FileDiff(NamedTuple):
@@ -45,7 +45,7 @@ class Undone(NamedTuple):
     kept: tuple[FileDiff, ...] = ()  # later changes that stay, in files the caller may see
 
     def record(self, ws: Workspace) -> dict[str, Any]:
-        """As it is told to programs: files the caller may see."""
+        """As JSON for programs: files the caller may see."""
         return {
             "undone": [change.id for change in self.changes],
             "dry_run": self.done is None,
@@ -57,16 +57,16 @@ class Undone(NamedTuple):
 
 def list_changes(ws: Workspace, asked: ChangeQuery) -> list[Change]:
     """The changes asked for, newest first, without what the caller may not see. A note's past follows its moves."""
-    seen = (shown for change in _trail(ws, asked) if (shown := _without_hidden(ws, change)) is not None)
+    seen = (shown for change in _follow_name(ws, asked) if (shown := _visible_part(ws, change)) is not None)
     return list(islice(seen, asked.offset, asked.offset + asked.limit))
 
 
 def find_change(ws: Workspace, change_id: str) -> Change:
     """One change as the caller may see it, or NotFound with the ids that are close."""
     found = ws.ledger.change(change_id)
-    shown = _without_hidden(ws, found) if found is not None and found.state == "done" else None
+    shown = _visible_part(ws, found) if found is not None and found.state == "done" else None
     if shown is None:
-        recent = [change.id for change in list_changes(ws, ChangeQuery(limit=_PAGE))]
+        recent = [change.id for change in list_changes(ws, ChangeQuery(limit=PAGE_SIZE))]
         nearest = get_close_matches(change_id, recent, 3, 0.5) or recent[:3]
         known = f"the nearest are {', '.join(nearest)}" if nearest else "nothing was changed through Notewright yet"
         raise NotFound(f"there is no change {change_id}", hint=known, what="change", nearest=nearest)
@@ -82,12 +82,12 @@ def diff_change(ws: Workspace, change_id: str, *, max_lines: int = 400) -> tuple
     for step in change.steps:
         if step.path not in moved:
             came_from = gone.get(step.source) if step.source else None
-            differences.append(_difference(ws, step, came_from, left))
+            differences.append(_diff_step(ws, step, came_from, left))
             left -= len(differences[-1].lines)
     return tuple(differences)
 
 
-def _difference(ws: Workspace, step: Step, came_from: Step | None, most: int) -> FileDiff:
+def _diff_step(ws: Workspace, step: Step, came_from: Step | None, most: int) -> FileDiff:
     before = came_from.before if came_from else step.before
     kind: Literal["created", "changed", "deleted", "moved"] = "changed"
     if came_from:
@@ -99,13 +99,13 @@ def _difference(ws: Workspace, step: Step, came_from: Step | None, most: int) ->
     if before == step.after:
         return shown
     old, new = (_lines(b"" if version is None else ws.ledger.blob(version)) for version in (before, step.after))
-    return _compared(shown, old, new, most)
+    return _compare(shown, old, new, most)
 
 
-def _compared(shown: FileDiff, old: list[str] | None, new: list[str] | None, most: int) -> FileDiff:
+def _compare(shown: FileDiff, old: list[str] | None, new: list[str] | None, most: int) -> FileDiff:
     if old is None or new is None:
         return shown._replace(why="its bytes are not text or are no longer kept")
-    if max(len(old), len(new)) > _LARGEST:
+    if max(len(old), len(new)) > MAX_COMPARED_LINES:
         return shown._replace(why=f"too large to compare: {len(old)} lines, now {len(new)}")
     lines = compare_lines(old, new)
     return shown._replace(lines=tuple(lines[: max(most, 0)]), cut=len(lines) > most)
@@ -125,23 +125,23 @@ def preview_undo(ws: Workspace, undone: Undone, *, max_lines: int = 400) -> tupl
     differences, left = [], max_lines
     for step in undone.plan.steps:
         if step.path not in moved and ws.access.sees(step.path):
-            differences.append(_outlook(ws, step, left))
+            differences.append(_preview_step(ws, step, left))
             left -= len(differences[-1].lines)
     return tuple(differences)
 
 
-def _outlook(ws: Workspace, step: Put | Drop, most: int) -> FileDiff:
+def _preview_step(ws: Workspace, step: Put | Drop, most: int) -> FileDiff:
     if isinstance(step, Drop):
-        return _compared(FileDiff(step.path, "deleted"), _now(ws, step.path), [], most)
-    new = _now(ws, step.source or step.path) if step.data is None else _lines(step.data)
+        return _compare(FileDiff(step.path, "deleted"), _current_lines(ws, step.path), [], most)
+    new = _current_lines(ws, step.source or step.path) if step.data is None else _lines(step.data)
     if step.source is None or step.old is not None or not ws.access.sees(step.source):  # as out of the trash
         shown = FileDiff(step.path, "created" if step.old is None else "changed")
-        return _compared(shown, _now(ws, step.path), new, most)
-    shown, old = FileDiff(step.path, "moved", step.source), _now(ws, step.source)
-    return shown if old == new else _compared(shown, old, new, most)
+        return _compare(shown, _current_lines(ws, step.path), new, most)
+    shown, old = FileDiff(step.path, "moved", step.source), _current_lines(ws, step.source)
+    return shown if old == new else _compare(shown, old, new, most)
 
 
-def _now(ws: Workspace, path: NotePath) -> list[str] | None:
+def _current_lines(ws: Workspace, path: NotePath) -> list[str] | None:
     stored = read_or_none(ws.store, path)
     return _lines(b"" if stored is None else stored.data)
 
@@ -164,13 +164,13 @@ def undo_since(
 ) -> Undone:
     """Take back everything one client or user did since a time that still stands, in one change set."""
     asked = ChangeQuery(since=since, client=client, user=user)
-    ids = [change.id for change in _standing([*all_changes(ws.ledger, asked)]) if _without_hidden(ws, change)]
+    ids = [change.id for change in _not_taken_back([*all_changes(ws.ledger, asked)]) if _visible_part(ws, change)]
     if not ids:
         raise NotFound("nothing was changed since then that could be taken back", what="change", nearest=[])
     return _take_back(ws, ids, f"undid {len(ids)} changes" if len(ids) > 1 else "undid one change", dry_run)
 
 
-def _standing(changes: list[Change]) -> list[Change]:
+def _not_taken_back(changes: list[Change]) -> list[Change]:
     """Those not taken back. An undo and all it took back cancel out when both are among them."""
     among = {change.id for change in changes}
     cancelled = set[str]()
@@ -191,10 +191,10 @@ def _take_back(ws: Workspace, ids: list[str], summary: str, dry_run: bool) -> Un
         _may_undo(ws.access, change)
 
     def make() -> Plan:
-        reversal = UndoPlan(ws, frozenset(ids))
+        undo_plan = UndoPlan(ws, frozenset(ids))
         for change in changes:
-            reversal.take_back(change)
-        plans.append((reversal.plan(summary, changes), reversal))
+            undo_plan.take_back(change)
+        plans.append((undo_plan.plan(summary, changes), undo_plan))
         return plans[-1][0]
 
     if dry_run:
@@ -203,10 +203,10 @@ def _take_back(ws: Workspace, ids: list[str], summary: str, dry_run: bool) -> Un
     else:
         ws.follower.refuse_if_lost()
         done = commit_latest(ws, make)
-    plan, reversal = plans[-1]
+    plan, undo_plan = plans[-1]
     kept = tuple(
-        _compared(FileDiff(path, "changed"), _lines(before), _lines(after), KEPT_LINES)
-        for path, before, after in reversal.kept()
+        _compare(FileDiff(path, "changed"), _lines(before), _lines(after), MAX_KEPT_LINES)
+        for path, before, after in undo_plan.files_with_later_changes()
         if ws.access.sees(path)
     )
     return Undone(changes, plan, done, kept)
@@ -230,7 +230,7 @@ def purge(ws: Workspace, path: str) -> int:
     return ws.ledger.purge(path)
 
 
-def _trail(ws: Workspace, asked: ChangeQuery) -> Iterator[Change]:
+def _follow_name(ws: Workspace, asked: ChangeQuery) -> Iterator[Change]:
     """The changes asked for; those of one note under its former names too, each as far as it bore that name."""
     if asked.path is None:
         yield from all_changes(ws.ledger, asked)
@@ -241,7 +241,7 @@ def _trail(ws: Workspace, asked: ChangeQuery) -> Iterator[Change]:
         found = _changes_of_name(ws, asked, name, passed)
         name = None
         for change, source in found:
-            if _meets(change, asked):
+            if _matches(change, asked):
                 yield change
             if source is not None and ws.access.sees(source):
                 name, passed = source, change.id
@@ -264,7 +264,7 @@ def _changes_of_name(
             return
 
 
-def _meets(change: Change, asked: ChangeQuery) -> bool:
+def _matches(change: Change, asked: ChangeQuery) -> bool:
     return (
         (asked.until is None or change.at < asked.until)
         and asked.client in (None, change.actor.client)
@@ -274,13 +274,13 @@ def _meets(change: Change, asked: ChangeQuery) -> bool:
 
 def all_changes(ledger: Ledger, asked: ChangeQuery) -> Iterator[Change]:
     """All of them, read a page at a time. Pages grow: who may see little of a long past has to pass much of it."""
-    offset, size = 0, _PAGE
+    offset, size = 0, PAGE_SIZE
     while page := ledger.find_changes(replace(asked, limit=size, offset=offset)):
         yield from page
-        offset, size = offset + len(page), min(2 * size, _WHOLE_PAGE)
+        offset, size = offset + len(page), min(2 * size, MAX_PAGE_SIZE)
 
 
-def _without_hidden(ws: Workspace, change: Change) -> Change | None:
+def _visible_part(ws: Workspace, change: Change) -> Change | None:
     """A change without the files the caller may not see; None where nothing is left."""
     access = ws.access
     steps = tuple(

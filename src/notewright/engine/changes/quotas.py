@@ -17,7 +17,6 @@ from notewright.engine.indexing.ready import is_fresh
 from notewright.engine.workspace import Workspace
 from notewright.errors import Busy, Quota, Unavailable
 from notewright.ledger.base import Step
-from notewright.locks import Lock
 
 LOCK_SECONDS = 10.0  # that others of the same user's workspaces are waited for
 PAUSE_SECONDS = 0.01  # at most, between two tries
@@ -40,7 +39,7 @@ class _Bound(NamedTuple):
     most: int
     unit: str
     what: str  # that is bounded, in words
-    told: bool  # whoever asks may know how much is used: nothing of it is hidden
+    may_tell: bool  # the caller may know how much is used: nothing of it is hidden
 
 
 def is_bounded(ws: Workspace) -> bool:
@@ -49,44 +48,33 @@ def is_bounded(ws: Workspace) -> bool:
     return limits.quota_files is not None or limits.quota_bytes is not None or ws.user_quota is not None
 
 
-def counted_alone(ws: Workspace) -> AbstractContextManager[object]:
-    """Nobody else who has a bound adds to the workspaces of this user meanwhile. Under the store's lock, and no store's
+def lock_user_quota(ws: Workspace) -> AbstractContextManager[object]:
+    """Keep others who have a bound from adding to the workspaces of this user. Taken under the store's lock; no store's
     lock is waited for inside."""
-    return nullcontext() if ws.user_quota is None else _counted_alone(ws)
+    return nullcontext() if ws.user_quota is None else _lock_workspaces(_counted_workspaces(ws))
 
 
 @contextmanager
-def _counted_alone(ws: Workspace) -> Iterator[None]:
-    with ExitStack() as held:
-        for one in sorted(_of_user(ws), key=lambda each: each.store.identity):
-            held.callback(_locked(one).release)
+def _lock_workspaces(workspaces: list[Workspace]) -> Iterator[None]:
+    with ExitStack() as locks:
+        for ws in sorted(workspaces, key=lambda each: each.store.identity):
+            until = time.monotonic() + LOCK_SECONDS
+            while (lock := ws.locks.try_lock("quota")) is None:
+                if time.monotonic() > until:
+                    raise Busy("another change is being made", hint="try again in a moment")
+                time.sleep(random.uniform(0, PAUSE_SECONDS))
+            locks.callback(lock.release)
         yield
 
 
-def _locked(ws: Workspace) -> Lock:
-    until = time.monotonic() + LOCK_SECONDS
-    while (lock := ws.locks.try_lock("quota")) is None:
-        if time.monotonic() > until:
-            raise Busy("another change is being made", hint="try again in a moment")
-        time.sleep(random.uniform(0, PAUSE_SECONDS))
-    return lock
-
-
-def _of_user(ws: Workspace) -> list[Workspace]:
-    """What counts for the user's quota: what can only be read is somebody else's."""
+def _counted_workspaces(ws: Workspace) -> list[Workspace]:
+    """The workspaces that count for the user's quota: one that can only be read is somebody else's."""
     return [] if ws.user_quota is None else [one for one in ws.user_quota.workspaces() if not one.access.read_only]
 
 
-def _last_known(ws: Workspace) -> tuple[int, int]:
-    """`usage`, from the index where the notes cannot be reached: that keeps nobody from writing elsewhere."""
-    try:
-        return usage(ws)
-    except Unavailable:
-        return (ws.index.total("files"), ws.index.total("bytes"))
-
-
 def _bounds(ws: Workspace) -> list[_Bound]:
-    """Everything that bounds this workspace now."""
+    """Everything that bounds this workspace now. One of the user's that cannot be reached counts as its index says: it
+    keeps nobody from writing elsewhere."""
     limits, quota, found = ws.limits, ws.user_quota, list[_Bound]()
     used = {ws.store.identity: usage(ws)} if is_bounded(ws) else {}
     for most, unit, place in ((limits.quota_files, "files", 0), (limits.quota_bytes, "bytes", 1)):
@@ -94,12 +82,16 @@ def _bounds(ws: Workspace) -> list[_Bound]:
             found.append(_Bound(used[ws.store.identity][place], most, unit, "the workspace", not ws.access.hide))
     if quota is None:
         return found
-    own = _of_user(ws)
-    counted = [used.get(one.store.identity) or _last_known(one) for one in own]
-    told = not any(one.access.hide for one in own)
+    own, counted = _counted_workspaces(ws), list[tuple[int, int]]()
+    for one in own:
+        try:
+            counted.append(used.get(one.store.identity) or usage(one))
+        except Unavailable:
+            counted.append((one.index.total("files"), one.index.total("bytes")))
+    may_tell = not any(one.access.hide for one in own)
     for most, unit, place in ((quota.files, "files", 0), (quota.bytes, "bytes", 1)):
         if most is not None:
-            found.append(_Bound(sum(each[place] for each in counted), most, unit, "all your workspaces", told))
+            found.append(_Bound(sum(each[place] for each in counted), most, unit, "all your workspaces", may_tell))
     return found
 
 
@@ -131,16 +123,12 @@ def refuse_over_quota(ws: Workspace, steps: Iterable[Step], known: Mapping[str, 
     for bound in _bounds(ws):
         more = growth[bound.unit]
         if more > 0 and bound.used + more > bound.most:
-            raise _full(bound, more)
-
-
-def _full(bound: _Bound, more: int) -> Quota:
-    """Who may not see all of it is not told how much there is."""
-    what, most, unit = bound.what, bound.most, bound.unit
-    together = "together " if what == "all your workspaces" else ""
-    whole = f"{what} {together}would hold {bound.used + more:,} {unit}; the most is {most:,}"
-    hidden = f"{what} {'are' if together else 'is'} full; the most is {most:,} {unit}"
-    return Quota(whole if bound.told else hidden, hint="delete something first", limit=most, unit=unit)
+            what, most, unit = bound.what, bound.most, bound.unit
+            together = "together " if what == "all your workspaces" else ""
+            message = f"{what} {together}would hold {bound.used + more:,} {unit}; the most is {most:,}"
+            if not bound.may_tell:
+                message = f"{what} {'are' if together else 'is'} full; the most is {most:,} {unit}"
+            raise Quota(message, hint="delete something first", limit=most, unit=unit)
 
 
 def quota_share(ws: Workspace) -> float | None:

@@ -13,7 +13,7 @@ from notewright.notes.path import NotePath
 from notewright.stores.base import Stored, version_of
 
 MAX_OBSTACLES_NAMED = 10  # obstacles that a refusal names
-_LATER = 1000  # changes of one note that are looked through for who is in the way
+MAX_LATER_CHANGES = 1000  # changes of one note that are looked through for who is in the way
 
 
 class Obstacle(NamedTuple):
@@ -31,7 +31,7 @@ class Obstacle(NamedTuple):
 
 @dataclass
 class UndoPlan:
-    """The notes as they would be with some changes taken back. Ask for the plan when all of them were."""
+    """The notes as they would be with some changes taken back. Call `take_back` for each of them, then `plan`."""
 
     ws: Workspace
     ids: frozenset[str]
@@ -41,7 +41,7 @@ class UndoPlan:
     obstacles: list[Obstacle] = field(default_factory=list)
     merged_into: dict[NotePath, bytes | None] = field(default_factory=dict)  # what was there, if that is still known
 
-    def kept(self) -> Iterator[tuple[NotePath, bytes | None, bytes]]:
+    def files_with_later_changes(self) -> Iterator[tuple[NotePath, bytes | None, bytes]]:
         """Files in which later changes stay: as they were before, and as they will be."""
         for path, before in self.merged_into.items():
             after = self.now.get(path)
@@ -49,7 +49,7 @@ class UndoPlan:
                 yield path, before, after
 
     def take_back(self, change: Change) -> None:
-        self._look_at([step.path for step in change.steps])
+        self._read([step.path for step in change.steps])
         gone = {step.path: step for step in change.steps if step.after is None}
         moved = {step.source: step for step in change.steps if step.before is None and step.source in gone}
         for source, step in moved.items():
@@ -62,7 +62,13 @@ class UndoPlan:
     def plan(self, summary: str, changes: Iterable[Change]) -> Plan:
         """What brings the notes there, or Conflict with everything that stands in the way."""
         if self.obstacles:
-            raise self._refusal()
+            named = [str(each) for each in self.obstacles[:MAX_OBSTACLES_NAMED]]
+            if len(self.obstacles) > len(named):
+                named.append(f"and {len(self.obstacles) - len(named)} more")
+            first = self.obstacles[0]
+            hint = f"undo {first.change_id} first" if first.change_id else "put it right by hand"
+            obstacles = tuple(self.obstacles)
+            raise Conflict("; ".join(named), hint=hint, path=first.path, current=None, obstacles=obstacles)
         steps: list[Put | Drop] = []
         for path, data in self.now.items():
             old = self.seen[path]
@@ -81,7 +87,7 @@ class UndoPlan:
         made = dict.fromkeys(folder for change in changes for folder in change.made)
         return Plan(tuple(steps), summary, emptied=tuple(made), undoes=ids)
 
-    def _look_at(self, paths: Iterable[NotePath]) -> None:
+    def _read(self, paths: Iterable[NotePath]) -> None:
         """Read those not seen yet, all at once."""
         unread = [path for path in dict.fromkeys(paths) if path not in self.seen]
         for path, found in zip(unread, self.ws.store.read_many(unread, hidden=True), strict=True):
@@ -89,15 +95,15 @@ class UndoPlan:
                 raise found
             self.seen[path] = found if isinstance(found, Stored) else None
 
-    def _at(self, path: NotePath) -> bytes | None:
+    def _current(self, path: NotePath) -> bytes | None:
         if path not in self.seen:
-            self._look_at([path])
+            self._read([path])
         if path not in self.now:
             stored = self.seen[path]
             self.now[path] = None if stored is None else stored.data
         return self.now[path]
 
-    def _bytes(self, version: str | None) -> bytes | None:
+    def _find_bytes(self, version: str | None) -> bytes | None:
         """Kept bytes, or those of a file that has them now."""
         if version is None:
             return None
@@ -109,65 +115,65 @@ class UndoPlan:
 
     def _move_back(self, change: Change, new: Step, old: Step) -> None:
         """Under its old name again, with what came into it since."""
-        here = self._at(new.path)
-        if self._at(old.path) is not None:
-            return self._in_the_way(change, old.path, "is there again")
+        here = self._current(new.path)
+        if self._current(old.path) is not None:
+            return self._add_obstacle(change, old.path, "is there again")
         if here is None and not new.path.is_hidden:
-            return self._in_the_way(change, new.path, "is not there any more")
+            return self._add_obstacle(change, new.path, "is not there any more")
         if here is None:  # the trash was emptied
-            back = self._bytes(old.before)
+            back = self._find_bytes(old.before)
         elif new.after == old.before:
             back = here
         else:
             back = self._without(new, old.before, here)
         if back is None:
-            return self._in_the_way(change, new.path, "was changed since")
-        self._note_kept(old.path, old.before, back)
+            return self._add_obstacle(change, new.path, "was changed since")
+        self._remember_merged(old.path, old.before, back)
         self.now[old.path], self.now[new.path] = back, None
         self.origin[old.path] = new.path
 
     def _restore(self, change: Change, step: Step) -> None:
         path = step.path
-        here = self._at(path)
+        here = self._current(path)
         if here is None and step.before is not None and step.after is not None:
             path = self._moved_to(change, path)
-            here = self._at(path)
+            here = self._current(path)
         version = None if here is None else version_of(here)
         if version == step.after:
-            back = self._bytes(step.before)
+            back = self._find_bytes(step.before)
             if back is None and step.before is not None:
-                return self._in_the_way(change, path, "was changed, and its earlier bytes are no longer kept")
+                return self._add_obstacle(change, path, "was changed, and its earlier bytes are no longer kept")
             self.now[path] = back
         elif version == step.before:
-            if step.before is None and self._later(change, path):
-                self._in_the_way(change, path, "was moved or deleted since")
+            if step.before is None and self._later_changes(change, path):
+                self._add_obstacle(change, path, "was moved or deleted since")
         elif here is None or step.before is None or step.after is None:
             why = "is not there any more" if here is None else "was changed since"
-            self._in_the_way(change, path, why)
+            self._add_obstacle(change, path, why)
         else:
             back = self._without(step, step.before, here)
             if back is None:
-                return self._in_the_way(change, path, "was changed since at the same place")
-            self._note_kept(path, step.before, back)
+                return self._add_obstacle(change, path, "was changed since at the same place")
+            self._remember_merged(path, step.before, back)
             self.now[path] = back
 
-    def _note_kept(self, path: NotePath, before: str | None, back: bytes) -> None:
+    def _remember_merged(self, path: NotePath, before: str | None, back: bytes) -> None:
         if version_of(back) != before:
-            self.merged_into[path] = self._bytes(before)
+            self.merged_into[path] = self._find_bytes(before)
 
     def _without(self, step: Step, before: str | None, here: bytes) -> bytes | None:
         """A text without what a step made of it, or None where that cannot be told apart."""
-        old = self._bytes(before)
+        old = self._find_bytes(before)
         if version_of(here) == step.after:
             return old
-        made = self._bytes(step.after)
+        made = self._find_bytes(step.after)
         return None if old is None or made is None else without_change(old, made, here)
 
     def _moved_to(self, change: Change, path: NotePath) -> NotePath:
         """Where a later change of ours has put the note."""
         after = change
         while True:
-            for later in reversed(self._later(after, path)):
+            for later in reversed(self._later_changes(after, path)):
                 target = next((step.path for step in later.steps if step.source == path and step.before is None), None)
                 if target is not None and any(step.path == path and step.after is None for step in later.steps):
                     path, after = target, later
@@ -175,18 +181,18 @@ class UndoPlan:
             else:
                 return path
 
-    def _later(self, change: Change, path: NotePath) -> list[Change]:
+    def _later_changes(self, change: Change, path: NotePath) -> list[Change]:
         """Changes of this path that came after, newest first, but for those being taken back."""
         found: list[Change] = []
-        for later in self.ws.ledger.find_changes(ChangeQuery(path=path, limit=_LATER)):
+        for later in self.ws.ledger.find_changes(ChangeQuery(path=path, limit=MAX_LATER_CHANGES)):
             if later.id == change.id:
                 break
             if later.id not in self.ids:
                 found.append(later)
         return found
 
-    def _in_the_way(self, change: Change, path: NotePath, why: str) -> None:
-        standing = [later for later in self._later(change, path) if later.undone_by is None]
+    def _add_obstacle(self, change: Change, path: NotePath, why: str) -> None:
+        standing = [later for later in self._later_changes(change, path) if later.undone_by is None]
         if not self.ws.access.sees(path):
             self.obstacles.append(Obstacle("a note you may not see", why))
         elif standing:
@@ -194,11 +200,3 @@ class UndoPlan:
             self.obstacles.append(Obstacle(path, why, standing[0].id, actor.client or actor.user))
         else:
             self.obstacles.append(Obstacle(path, f"{why}, outside Notewright"))
-
-    def _refusal(self) -> Conflict:
-        first, told = self.obstacles[0], [str(each) for each in self.obstacles[:MAX_OBSTACLES_NAMED]]
-        left = len(self.obstacles) - len(told)
-        more = [f"and {left} more"] if left else []
-        hint = f"undo {first.change_id} first" if first.change_id else "put it right by hand"
-        words = "; ".join(told + more)
-        return Conflict(words, hint=hint, path=first.path, current=None, obstacles=tuple(self.obstacles))
