@@ -201,7 +201,7 @@ def test_a_long_line_is_cut_around_its_link(cairn: OpenDesk) -> None:
 
 
 def test_an_answer_of_thousands_of_links_is_cut_and_says_so(cairn: OpenDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("notewright.engine.find.graph.MOST_AROUND", 3)
+    monkeypatch.setattr("notewright.engine.find.graph.MAX_NEIGHBOURS", 3)
     desk = cairn({"hub": "", **{f"n{number}": "[[hub]]" for number in range(5)}})
     answer = desk("links", path="hub")
     assert len(json.loads(answer.text)["incoming"]) == 3

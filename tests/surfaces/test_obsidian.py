@@ -568,7 +568,7 @@ def test_twenty_clients_that_append_at_once_lose_nothing(vault: OpenVault) -> No
 def test_while_the_index_is_not_there_names_and_texts_are_and_the_rest_is_to_be_tried_again(
     vault: OpenVault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(obsidian, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(obsidian, "FIRST_CALLS_SECONDS", 0.05)
     v = vault({"A": "x", "sub/B": "y"})
     asleep = Indexer(v.ws.store, v.ws.index, FileLocks(tmp_path / "nobody"), watch=False)
     early = Vault(v.root, replace(v.ws, follower=asleep, limits=Limits(seconds=0.05)))

@@ -47,7 +47,7 @@ def test_every_link_that_leads_nowhere_is_found_under_the_path_it_is_known_by(
 def test_a_note_deleted_long_ago_is_forgotten_and_later_ones_are_not(
     workspace: MakeWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("notewright.engine.find.graph.MOST_GONE", 2)
+    monkeypatch.setattr("notewright.engine.find.graph.MAX_DELETED", 2)
     notes = {f"n{number}.md": f"---\naliases: [A{number}]\n---\n" for number in range(3)}
     ws = workspace({**notes, "x.md": "[[A0]] [[A1]] [[A2]]"})
     for path in notes:

@@ -34,9 +34,9 @@ from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath, path_key, with_md
 
 LinkStep = Callable[[Workspace, NotePath, LinkPolicy], list[ResolvedLink]]  # from one note to the next
-MOST_AROUND = 5_000  # other ends in one answer
-MOST_CHANGES = 2_000  # of the history that are looked at for deleted notes
-MOST_GONE = 500  # deleted notes whose names are remembered
+MAX_NEIGHBOURS = 5_000  # other ends in one answer
+MAX_CHANGES = 2_000  # of the history that are looked at for deleted notes
+MAX_DELETED = 500  # deleted notes whose names are remembered
 
 
 class NearbyNote(NamedTuple):
@@ -59,7 +59,7 @@ class Neighbourhood(NamedTuple):
 def find_links_to(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:
     """The first link of each note to this one, by path; to a note that is not there, those that are known by it."""
     there = ws.index.find_file(path) is not None
-    found = incoming(ws, path, policy) if there else _known_by(ws, path, policy)
+    found = incoming(ws, path, policy) if there else _links_to_missing(ws, path, policy)
     firsts: dict[NotePath, ResolvedLink] = {}
     for link in found:
         if link.kind in WRITTEN_AS_NAMES:
@@ -70,14 +70,14 @@ def find_links_to(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[Res
 @from_note_snapshot
 def find_links_from(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:
     """The first link of a note to each other end, in order; where it leads nowhere, `path` is what that is known by."""
-    known: Callable[[str, NotePath], NotePath] | None = None
+    missing_path: Callable[[str, NotePath], NotePath] | None = None
     firsts: dict[str, ResolvedLink] = {}
     for link in outgoing(ws, path, policy):
         if link.kind not in WRITTEN_AS_NAMES or link.path == path:
             continue
         if link.path is None:
-            known = known or _known_as(ws, policy)
-            link = link._replace(path=known(link.target, path))
+            missing_path = missing_path or _missing_path(ws, policy)
+            link = link._replace(path=missing_path(link.target, path))
         firsts.setdefault(path_key(link.path or ""), link)
     return list(firsts.values())
 
@@ -102,15 +102,15 @@ def find_neighbourhood(
         near, cut = dict[str, tuple[NearbyNote, ...]](), False
         for way, step in (("in", find_links_to), ("out", find_links_from)):
             if direction in (way, "both"):
-                links, more = _spread(ws, path, depth, step, policy, between)
-                near[way] = tuple(_near(ws, link) for link in links)
+                links, more = _walk(ws, path, depth, step, policy, between)
+                near[way] = tuple(_to_nearby_note(ws, link) for link in links)
                 cut = cut or more
         return Neighbourhood(near.get("in", ()), near.get("out", ()), cut)
 
     return snapshot(ws, found)
 
 
-def _spread(
+def _walk(
     ws: Workspace, start: NotePath, depth: int, step: LinkStep, policy: LinkPolicy, between: Callable[[], None]
 ) -> tuple[list[ResolvedLink], bool]:
     """The links from note to note, breadth first, each other end once; and whether a bound cut them off."""
@@ -124,7 +124,7 @@ def _spread(
                 end = link.path or start
                 if path_key(end) in known:
                     continue
-                if len(found) == MOST_AROUND or time.monotonic() > deadline:
+                if len(found) == MAX_NEIGHBOURS or time.monotonic() > deadline:
                     return found, True
                 known.add(path_key(end))
                 found.append(link)
@@ -134,7 +134,7 @@ def _spread(
     return found, False
 
 
-def _near(ws: Workspace, link: ResolvedLink) -> NearbyNote:
+def _to_nearby_note(ws: Workspace, link: ResolvedLink) -> NearbyNote:
     """A hidden note is one that is not there: a link that leads to it leads nowhere, though it says its path."""
     path = link.path or link.source
     filed = ws.index.find_file(path) if ws.access.sees(path) else None
@@ -144,23 +144,23 @@ def _near(ws: Workspace, link: ResolvedLink) -> NearbyNote:
 # ---- links that lead nowhere --------------------------------------------------------------------------
 
 
-def _known_by(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:
+def _links_to_missing(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:
     """Links that lead nowhere and are known by this path."""
-    means, known, wanted = resolver(ws, policy), _known_as(ws, policy), path_key(path)
-    others = _gone(ws.ledger).other_names(path)
+    resolve, missing_path, wanted = resolver(ws, policy), _missing_path(ws, policy), path_key(path)
+    others = _deleted_notes(ws.ledger).other_names(path)
     found = [
         (row, meant)
         for row in ws.index.links_toward(all_keys(path, others))
         if ws.access.sees(row.source)
-        and (meant := means(row.target, row.source)).path is None
-        and path_key(known(row.target, row.source)) == wanted
+        and (meant := resolve(row.target, row.source)).path is None
+        and path_key(missing_path(row.target, row.source)) == wanted
     ]
     return to_incoming_links(ws, found)
 
 
-def _known_as(ws: Workspace, policy: LinkPolicy) -> Callable[[str, NotePath], NotePath]:
-    """By which path a link that leads nowhere is known."""
-    names = VisibleNames(_gone(ws.ledger).names, ws.access.sees)
+def _missing_path(ws: Workspace, policy: LinkPolicy) -> Callable[[str, NotePath], NotePath]:
+    """A function that gives the path a link is known by that leads nowhere."""
+    names = VisibleNames(_deleted_notes(ws.ledger).names, ws.access.sees)
 
     def known(target: str, source: NotePath) -> NotePath:
         led_to = resolve_link(target, source, names, policy).path
@@ -175,7 +175,7 @@ def _known_as(ws: Workspace, policy: LinkPolicy) -> Callable[[str, NotePath], No
 
 
 @dataclass(slots=True)
-class _Gone:
+class _DeletedNotes:
     """Notes that were deleted through us, as far as one ledger's history was looked at: what their last text said."""
 
     data_version: int | None = None  # of the ledger at that time
@@ -189,39 +189,39 @@ class _Gone:
         return (note.title, *note.aliases) if note else ()
 
 
-_memory: WeakKeyDictionary[Ledger, _Gone] = WeakKeyDictionary()
-_remembering = threading.Lock()
+_memory: WeakKeyDictionary[Ledger, _DeletedNotes] = WeakKeyDictionary()
+_memory_lock = threading.Lock()
 
 
-def _gone(ledger: Ledger) -> _Gone:
+def _deleted_notes(ledger: Ledger) -> _DeletedNotes:
     """Notes deleted through us and not made again through us."""
-    with _remembering:
-        known, data_version = _memory.get(ledger) or _Gone(), ledger.data_version()
+    with _memory_lock:
+        known, data_version = _memory.get(ledger) or _DeletedNotes(), ledger.data_version()
         if data_version != known.data_version:
             newer = takewhile(lambda change: change.id != known.newest, all_changes(ledger, ChangeQuery()))
-            known = _memory[ledger] = _learned(ledger, known, data_version, list(islice(newer, MOST_CHANGES)))
+            known = _memory[ledger] = _with_changes(ledger, known, data_version, list(islice(newer, MAX_CHANGES)))
         return known
 
 
-def _learned(ledger: Ledger, known: _Gone, data_version: int, changes: Sequence[Change]) -> _Gone:
-    """With these changes too, newest first."""
+def _with_changes(ledger: Ledger, known: _DeletedNotes, data_version: int, changes: Sequence[Change]) -> _DeletedNotes:
+    """What is known after these changes, newest first, too."""
     versions = dict(known.versions)
     for change in reversed(changes):
-        _follow(versions, change)
-    versions = dict(list(versions.items())[-MOST_GONE:])
+        _apply_change(versions, change)
+    versions = dict(list(versions.items())[-MAX_DELETED:])
     notes: dict[str, Note] = {}
     for path, version in versions.items():
-        note = known.notes.get(version) or _last_said(ledger, path, version)
+        note = known.notes.get(version) or _parse_last_version(ledger, path, version)
         if note is not None:
             notes[version] = note
     called = (notes[version]._replace(path=path) for path, version in versions.items() if version in notes)
-    return _Gone(
+    return _DeletedNotes(
         data_version, changes[0].id if changes else known.newest, versions, notes, InMemoryNames(versions, called)
     )
 
 
-def _follow(versions: dict[NotePath, str], change: Change) -> None:
-    """A note that was moved is not deleted, unless into the trash."""
+def _apply_change(versions: dict[NotePath, str], change: Change) -> None:
+    """Add the notes a change deleted, by path. A note that was moved is not deleted, unless into the trash."""
     moved = {step.source for step in change.steps if step.source and not step.path.is_hidden}
     for step in change.steps:
         versions.pop(step.path, None)
@@ -229,7 +229,7 @@ def _follow(versions: dict[NotePath, str], change: Change) -> None:
             versions[step.path] = step.before
 
 
-def _last_said(ledger: Ledger, path: NotePath, version: str) -> Note | None:
+def _parse_last_version(ledger: Ledger, path: NotePath, version: str) -> Note | None:
     """What a deleted note was called, if the history still holds it; its text is not kept in memory."""
     data = ledger.blob(version)
     if data is None:

@@ -16,7 +16,7 @@ from notewright.notes.edits.edit import Append, Edit, InsertBesideText, Replace,
 from notewright.notes.edits.properties import AddTag, RemoveTag, SetProperty
 from notewright.notes.edits.sections import AppendToSection, DeleteSection, ReplaceSection
 from notewright.notes.edits.splices import apply_splices
-from notewright.notes.edits.yaml import ListStyle, yaml_block
+from notewright.notes.edits.yaml import yaml_block
 from notewright.notes.links.resolve import STEM_OR_PATH
 from notewright.notes.parse.headings import HeadingRule
 from notewright.notes.parse.parser import parse
@@ -24,12 +24,12 @@ from notewright.notes.parse.tags import list_property_tags
 from notewright.notes.path import NotePath, path_problem
 from notewright.surfaces.base import Args, Call
 from notewright.surfaces.obsidian import render as words
-from notewright.surfaces.obsidian.render import said
+from notewright.surfaces.obsidian.render import answer
 
 EXACT = HeadingRule.EXACT
 # Names are read by stem alone. Rewriting minds what Obsidian makes of a link as well, or links that name a folder
 # would break, and of twins the wrong one's would change.
-REWRITTEN = STEM_OR_PATH
+LINK_POLICY = STEM_OR_PATH
 # What [[…]] can say: no blanks at the ends, none of its own signs. A name with .md would be a file with it twice.
 _GOOD_NAME = re.compile(r"(?![\s.])[^/\\\[\]#^|\x00-\x1f\x7f]+(?<!\s)(?<!\.md)")
 
@@ -40,16 +40,16 @@ _GOOD_NAME = re.compile(r"(?![\s.])[^/\\\[\]#^|\x00-\x1f\x7f]+(?<!\s)(?<!\.md)")
 def create_note(call: Call, args: Args) -> str:
     """Make a new note at the vault's root. Only tags that exist are taken."""
     ws, name = call.workspace, args["name"]
-    properties = _properties(args.get("frontmatter", ""))
+    properties = _parse_properties(args.get("frontmatter", ""))
     tags = list_property_tags(properties)
-    _check_allowed(ws, tags)
-    _check_rules(tags, name, properties)
+    _require_known_tags(ws, tags)
+    _require_tag_rules(tags, name, properties)
     path = _new_path(ws, "", name)
-    create(ws, path, _text(path, properties, args.get("content", "")).encode())
-    return said(name=name, path=full_path(ws, path))
+    create(ws, path, _render_note(path, properties, args.get("content", "")).encode())
+    return answer(name=name, path=full_path(ws, path))
 
 
-def _properties(given: str) -> dict[str, Any]:
+def _parse_properties(given: str) -> dict[str, Any]:
     try:
         properties = json.loads(given) if given else {}
     except (ValueError, RecursionError) as error:
@@ -59,7 +59,7 @@ def _properties(given: str) -> dict[str, Any]:
     return properties
 
 
-def _text(path: NotePath, properties: Mapping[str, Any], content: str) -> str:
+def _render_note(path: NotePath, properties: Mapping[str, Any], content: str) -> str:
     """A whole note; Invalid if the properties could not be read back."""
     try:
         front = yaml_block(properties, "flush")
@@ -75,7 +75,7 @@ def _new_path(ws: Workspace, folder: str, name: str) -> NotePath:
     """Where a note of this name would be; refused if it cannot be a name or any note has it."""
     place = f"{folder}/{name}.md" if folder else f"{name}.md"
     if not _GOOD_NAME.fullmatch(name) or path_problem(place):
-        raise Invalid(f"Invalid note name: {name[: words.MOST_QUOTED]}", what="name")
+        raise Invalid(f"Invalid note name: {name[: words.MAX_QUOTED_CHARS]}", what="name")
     if is_taken(ws, name):
         raise Exists(f"{name} is there already", path=place)
     return NotePath(place)
@@ -86,8 +86,8 @@ def rename_note(call: Call, args: Args) -> str:
     ws, old, new = call.workspace, args["old_name"], args["new_name"]
     path = note_by_name(ws, old)
     place = _new_path(ws, path.folder, new)
-    moved = move(ws, path, place, dry_run=args.get("dry_run", False), policy=REWRITTEN, portable=False)
-    return said(old_name=old, new_name=new, files_updated=_names(path for path, _ in moved.files))
+    moved = move(ws, path, place, dry_run=args.get("dry_run", False), policy=LINK_POLICY, portable=False)
+    return answer(old_name=old, new_name=new, files_updated=_sorted_names(path for path, _ in moved.files))
 
 
 def delete_note(call: Call, args: Args) -> str:
@@ -95,33 +95,33 @@ def delete_note(call: Call, args: Args) -> str:
     ws, name = call.workspace, args["name"]
     path = note_by_name(ws, name)
     dry_run = args.get("dry_run", False)
-    gone = delete_marked(ws, path, lambda target: f"{target} (deleted)", policy=REWRITTEN, dry_run=dry_run)
+    gone = delete_marked(ws, path, lambda target: f"{target} (deleted)", policy=LINK_POLICY, dry_run=dry_run)
     trash = full_path(ws, gone.trash) if gone.trash else None
-    return said(name=name, trash_path=trash, files_updated=_names(gone.files))
+    return answer(name=name, trash_path=trash, files_updated=_sorted_names(gone.files))
 
 
-def _names(paths: Iterable[NotePath]) -> list[str]:
+def _sorted_names(paths: Iterable[NotePath]) -> list[str]:
     return sorted({path.stem for path in paths})
 
 
 # ---- text ---------------------------------------------------------------------------------------------
 
 
-def _edit(call: Call, args: Args, *edits: Edit) -> Edited:
+def _edit_note(call: Call, args: Args, *edits: Edit) -> Edited:
     ws = call.workspace
     return edit_note(ws, note_by_name(ws, args["name"]), edits)
 
 
 def append_note(call: Call, args: Args) -> str:
     """Add text at the end, after a blank line."""
-    _edit(call, args, Append(args["text"], separator="\n\n"))
-    return said(name=args["name"], status="appended")
+    _edit_note(call, args, Append(args["text"], separator="\n\n"))
+    return answer(name=args["name"], status="appended")
 
 
 def update_note(call: Call, args: Args) -> str:
     """Replace the whole body; frontmatter stays."""
-    _edit(call, args, ReplaceBody(args["content"]))
-    return said(name=args["name"], status="updated")
+    _edit_note(call, args, ReplaceBody(args["content"]))
+    return answer(name=args["name"], status="updated")
 
 
 def replace_text(call: Call, args: Args) -> str:
@@ -138,7 +138,7 @@ def replace_text(call: Call, args: Args) -> str:
         return apply_splices(text, made)
 
     change_text(ws, path, changed)
-    return said(name=args["name"], replaced=counted[0])
+    return answer(name=args["name"], replaced=counted[0])
 
 
 def insert_text(call: Call, args: Args) -> str:
@@ -146,26 +146,26 @@ def insert_text(call: Call, args: Args) -> str:
     before, after = args.get("before", ""), args.get("after", "")
     if bool(before) == bool(after):
         raise Invalid("Exactly one of 'before' or 'after' must be provided", what="before")
-    _edit(call, args, InsertBesideText(before or after, args["text"], after=bool(after)))
-    return said(name=args["name"], position="after" if after else "before", pattern=before or after)
+    _edit_note(call, args, InsertBesideText(before or after, args["text"], after=bool(after)))
+    return answer(name=args["name"], position="after" if after else "before", pattern=before or after)
 
 
 def append_section(call: Call, args: Args) -> str:
     """Add text at the end of a section."""
-    _edit(call, args, AppendToSection(args["section"], args["text"], EXACT))
-    return said(name=args["name"], section=args["section"], status="appended")
+    _edit_note(call, args, AppendToSection(args["section"], args["text"], EXACT))
+    return answer(name=args["name"], section=args["section"], status="appended")
 
 
 def update_section(call: Call, args: Args) -> str:
     """Replace what stands below a heading, sub-headings included."""
-    _edit(call, args, ReplaceSection(args["section"], args["content"], EXACT))
-    return said(name=args["name"], section=args["section"], status="updated")
+    _edit_note(call, args, ReplaceSection(args["section"], args["content"], EXACT))
+    return answer(name=args["name"], section=args["section"], status="updated")
 
 
 def delete_section(call: Call, args: Args) -> str:
     """Remove a heading with everything below it."""
-    _edit(call, args, DeleteSection(args["section"], EXACT))
-    return said(name=args["name"], section=args["section"], status="deleted")
+    _edit_note(call, args, DeleteSection(args["section"], EXACT))
+    return answer(name=args["name"], section=args["section"], status="deleted")
 
 
 # ---- frontmatter --------------------------------------------------------------------------------------
@@ -176,26 +176,17 @@ def set_frontmatter(call: Call, args: Args) -> str:
     ws, key, value = call.workspace, args["key"], args["value"]
     path = note_by_name(ws, args["name"])
     if key.lower() == "tags":
-        value = _tag_list(value)
-        _check_allowed(ws, value)
-    edit_note(ws, path, [SetProperty(key, value, _style(ws, path, key))])
-    return said(name=args["name"], key=key, value=value)
-
-
-def _tag_list(given: str) -> list[str]:
-    try:
-        tags = json.loads(given)
-    except (ValueError, RecursionError):
-        tags = None
-    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        raise Invalid(words.NOT_A_LIST, what="value")
-    return tags
-
-
-def _style(ws: Workspace, path: NotePath, key: str) -> ListStyle | None:
-    """A new list is written as this dialect writes lists; one that is there keeps its form."""
-    there = isinstance(read(ws, path).note.frontmatter.properties.get(key), list)
-    return None if there else "flush"
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            value = None
+        if not isinstance(value, list) or not all(isinstance(tag, str) for tag in value):
+            raise Invalid(words.NOT_A_LIST, what="value")
+        _require_known_tags(ws, value)
+    # A new list is written as this dialect writes lists; one that is there keeps its form.
+    is_list = isinstance(read(ws, path).note.frontmatter.properties.get(key), list)
+    edit_note(ws, path, [SetProperty(key, value, None if is_list else "flush")])
+    return answer(name=args["name"], key=key, value=value)
 
 
 def add_tag(call: Call, args: Args) -> str:
@@ -205,30 +196,30 @@ def add_tag(call: Call, args: Args) -> str:
     properties = read(ws, path).note.frontmatter.properties
     tags = list_property_tags(properties)
     if tag not in tags:
-        _check_allowed(ws, [tag])
-        _check_rules([tag], name, properties)
-        tags = _tags(edit_note(ws, path, [AddTag(tag, "flush", ignore_case=False)]))
-    return said(name=name, tags=tags)
+        _require_known_tags(ws, [tag])
+        _require_tag_rules([tag], name, properties)
+        tags = _property_tags(edit_note(ws, path, [AddTag(tag, "flush", ignore_case=False)]))
+    return answer(name=name, tags=tags)
 
 
 def remove_tag(call: Call, args: Args) -> str:
     """Take one tag out of the frontmatter."""
     tag = args["tag"]
-    edited = _edit(call, args, RemoveTag(tag, ignore_case=False))
-    return said(name=args["name"], tags=_tags(edited), removed=edited.change_id is not None)
+    edited = _edit_note(call, args, RemoveTag(tag, ignore_case=False))
+    return answer(name=args["name"], tags=_property_tags(edited), removed=edited.change_id is not None)
 
 
-def _tags(edited: Edited) -> list[str]:
+def _property_tags(edited: Edited) -> list[str]:
     return list_property_tags(parse(edited.path, edited.after).frontmatter.properties)
 
 
-def _check_allowed(ws: Workspace, tags: Sequence[str]) -> None:
-    strange = unknown_tags(ws, tags) if tags else []
-    if strange:
-        raise Invalid(words.strange(strange, tags_of_properties(ws)), what="tags")
+def _require_known_tags(ws: Workspace, tags: Sequence[str]) -> None:
+    unknown = unknown_tags(ws, tags) if tags else []
+    if unknown:
+        raise Invalid(words.refuse_tags(unknown, tags_of_properties(ws)), what="tags")
 
 
-def _check_rules(tags: Sequence[str], name: str, properties: Mapping[str, Any]) -> None:
+def _require_tag_rules(tags: Sequence[str], name: str, properties: Mapping[str, Any]) -> None:
     for tag in tags:
         if tag in words.TAG_RULES:
             holds, refusal = words.TAG_RULES[tag]

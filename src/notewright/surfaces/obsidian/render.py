@@ -1,4 +1,4 @@
-"""What the obsidian dialect says: its schemas and descriptions, its refusals, and the block that opens a session."""
+"""The words of the obsidian dialect: schemas and descriptions, errors, and the block that opens a session."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,8 +8,8 @@ from notewright.errors import Problem, codes
 from notewright.notes.path import NotePath
 from notewright.surfaces.base import Answer, Args, FailedCall, Style, count_fitting, join_bounded, say_not_indexed
 
-MOST_QUOTED = 1_000  # characters of an argument that a refusal repeats
-MOST_TAGS = 24_000  # characters of tags in the block
+MAX_QUOTED_CHARS = 1_000  # of an argument that an error repeats
+MAX_TAGS_CHARS = 24_000  # in the block
 
 INSTRUCTIONS = (
     "An Obsidian vault: Markdown notes with YAML frontmatter and [[wikilinks]]. A note is known by its bare name, "
@@ -54,30 +54,26 @@ _PYTHON = {"string": "str", "integer": "int", "boolean": "bool"}
 
 def signature(schema: Mapping[str, Any]) -> str:
     """`name: str, dry_run: bool = False`."""
-    told = []
+    parameters = []
     for name, shape in schema["properties"].items():
         default = f" = {json.dumps(shape['default'])}" if "default" in shape else ""
-        told.append(f"{name}: {_PYTHON[shape['type']]}{default.replace('false', 'False')}")
-    return ", ".join(told)
+        parameters.append(f"{name}: {_PYTHON[shape['type']]}{default.replace('false', 'False')}")
+    return ", ".join(parameters)
 
 
 # ---- answers ------------------------------------------------------------------------------------------
 
 
-def said(**values: Any) -> str:
-    """One object, in the order it was told."""
+dumps = json.JSONEncoder(ensure_ascii=False).encode  # `json.dumps` makes an encoder for each call
+
+
+def answer(**values: Any) -> str:
+    """One object with these fields, in this order."""
     return dumps(values)
 
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False)  # `json.dumps` makes one for each call
-
-
-def dumps(value: Any) -> str:
-    return _ENCODER.encode(value)
-
-
-def rows_said(rows: Sequence[Mapping[str, Any]], narrow: str) -> Answer:
-    """A list, cut at an entry and said to be where it is larger than an answer may be."""
+def answer_rows(rows: Sequence[Mapping[str, Any]], narrow: str) -> Answer:
+    """A list; one that is larger than an answer may be is cut at an entry, and the answer says so."""
     return join_bounded([dumps(row) for row in rows], narrow, separator=", ", around=("[", "]"))
 
 
@@ -87,26 +83,26 @@ def rows_said(rows: Sequence[Mapping[str, Any]], narrow: str) -> Answer:
 Wording = Callable[[Problem, Args], str]
 
 
-def _quoted(args: Args, *names: str) -> str:
+def _quote(args: Args, *names: str) -> str:
     """The first of these arguments that says something; not all of a long one."""
     given = next((str(args[name]) for name in names if args.get(name)), "")
-    return given if len(given) <= MOST_QUOTED else given[:MOST_QUOTED] + "…"
+    return given if len(given) <= MAX_QUOTED_CHARS else given[:MAX_QUOTED_CHARS] + "…"
 
 
-def _note(args: Args) -> str:
-    return _quoted(args, "name", "old_name")
+def _note_name(args: Args) -> str:
+    return _quote(args, "name", "old_name")
 
 
 def _missing(problem: Problem, args: Args) -> str:
     match problem.details.get("what"):
         case "note" | "file":
-            return f"Note '{_note(args)}' not found"
+            return f"Note '{_note_name(args)}' not found"
         case "section":
-            return f"Section '{_quoted(args, 'section')}' not found in note '{_note(args)}'"
+            return f"Section '{_quote(args, 'section')}' not found in note '{_note_name(args)}'"
         case "text" if "old_text" in args:
-            return f"Text '{_quoted(args, 'old_text')}' not found in note '{_note(args)}'"
+            return f"Text '{_quote(args, 'old_text')}' not found in note '{_note_name(args)}'"
         case "text":
-            return f"Pattern '{_quoted(args, 'before', 'after')}' not found in note '{_note(args)}'"
+            return f"Pattern '{_quote(args, 'before', 'after')}' not found in note '{_note_name(args)}'"
     return str(problem)
 
 
@@ -117,9 +113,9 @@ def _indexing(problem: Problem, args: Args) -> str:
 
 _OWN_WORDS: Mapping[str, Wording] = {
     "not_found": _missing,
-    "exists": lambda problem, args: f"Note '{_quoted(args, 'new_name', 'name')}' already exists",
-    "conflict": lambda problem, args: f"Note '{_note(args)}' changed, read it again",
-    "not_text": lambda problem, args: f"Note '{_note(args)}' is not UTF-8",
+    "exists": lambda problem, args: f"Note '{_quote(args, 'new_name', 'name')}' already exists",
+    "conflict": lambda problem, args: f"Note '{_note_name(args)}' changed, read it again",
+    "not_text": lambda problem, args: f"Note '{_note_name(args)}' is not UTF-8",
     "read_only": lambda problem, args: "Vault is read-only",
     "forbidden": lambda problem, args: "Vault is read-only",
     "indexing": _indexing,
@@ -144,7 +140,7 @@ class ObsidianStyle(Style):
 NOT_A_LIST = """tags must be a JSON list, e.g. '["tag1", "tag2"]'"""
 
 
-def strange(tags: Sequence[str], allowed: Sequence[str]) -> str:
+def refuse_tags(tags: Sequence[str], allowed: Sequence[str]) -> str:
     return f"Tags not in allowed list: {list(tags)}. Allowed: {list(allowed)}. Ask user before creating new tags."
 
 
@@ -171,15 +167,18 @@ UNDESCRIBED = (
 
 
 def block(own: Iterable[tuple[NotePath, Any]], tags: Sequence[str]) -> str:
-    """What a client is told once: the notes that are meant for it, and the tags it may use."""
+    """The text a client gets once: the notes that are meant for it, and the tags it may use."""
     lines = [f'- "{path.stem}" — {_on_one_line(description) or UNDESCRIBED}' for path, description in own]
     notes = "\n".join(lines) + "\n\nUse read_note() to access full content when needed."
+    names = [_on_one_line(tag) for tag in tags]
+    shown = count_fitting((len(name) + 2 for name in names), MAX_TAGS_CHARS)
+    allowed = ", ".join(names[:shown]) + (f" … and {len(names) - shown} more" if shown < len(names) else "")
     return "\n\n".join(
         (
             "## Your personal notes",
             notes if lines else "No personal notes found. Create notes with tag 'claude' to use auto-context.",
             "## Allowed tags",
-            _some([_on_one_line(tag) for tag in tags]) or "No tags in vault yet.",
+            allowed or "No tags in vault yet.",
             "NEVER create new tags without explicit user permission.",
         )
     )
@@ -188,8 +187,3 @@ def block(own: Iterable[tuple[NotePath, Any]], tags: Sequence[str]) -> str:
 def _on_one_line(value: Any) -> str:
     """Nothing a note says may look like a part of the block."""
     return "" if value is None else " ".join(str(value).split())
-
-
-def _some(tags: Sequence[str]) -> str:
-    shown = count_fitting((len(tag) + 2 for tag in tags), MOST_TAGS)
-    return ", ".join(tags[:shown]) + (f" … and {len(tags) - shown} more" if shown < len(tags) else "")

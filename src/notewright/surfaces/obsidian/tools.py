@@ -26,7 +26,7 @@ from notewright.notes.links.resolve import STEM
 from notewright.notes.model import Link
 from notewright.notes.parse.headings import HeadingRule
 from notewright.notes.path import NotePath
-from notewright.surfaces.base import Answer, Args, Call, Session, Surface
+from notewright.surfaces.base import Answer, Args, Call, Surface
 from notewright.surfaces.obsidian import change
 from notewright.surfaces.obsidian import render as words
 from notewright.surfaces.obsidian.render import takes
@@ -36,47 +36,43 @@ from notewright.surfaces.schema import tool
 MODES = ("name", "name_partial", "content", "tag")
 LOGICS = ("and", "or")
 DIRECTIONS = ("in", "out", "both")
-PATIENCE_S = 2.0  # with an index that is not there yet when the first calls come
+FIRST_CALLS_SECONDS = 2.0  # that the first calls wait for an index that is not there yet
 CONTEXT = "obsidian context"
-BUILD_S = 600.0  # that the index of a very large vault may take
+BUILD_SECONDS = 600.0  # that the index of a very large vault may take
 _HEADING = re.compile(r"#+[^\S\r\n]+\S")
 
 
 # ---- the block that opens a session -------------------------------------------------------------------
 
 
-def context(ws: Workspace, patience: float) -> str:
+def context(ws: Workspace, seconds: float) -> str:
     """Notes for the client and the tags there are: made once for a workspace and not again while it is open."""
 
-    def made() -> str:
-        patient = with_timeout(ws, patience)
+    def make() -> str:
+        patient = with_timeout(ws, seconds)
         return words.block(tag_descriptions(patient, words.OWN_TAG), tags_of_properties(patient))
 
-    return cache_while_open(ws, made)
+    return cache_while_open(ws, make)
 
 
 def begin(ws: Workspace) -> None:
-    """The block tells of the vault as it was at the start, however late the first call comes."""
-    context(ws, BUILD_S)
+    """Make the block of the vault as it is at the start, however late the first call comes."""
+    context(ws, BUILD_SECONDS)
 
 
 def prepare(call: Call, tool: str) -> None:
     """Make the block before the first call changes anything. A large vault may not be indexed yet: then it comes with
-    a later answer, so that reading need not wait."""
-    if not call.session.has_done(CONTEXT):
+    a later answer, so that reading need not wait. The first calls of a session, which may come all at once, wait for
+    the index together."""
+    session, now = call.session, time.monotonic()
+    if not session.has_done(CONTEXT):
+        with session.lock:
+            deadline: float = session.values.setdefault("obsidian until", now + FIRST_CALLS_SECONDS)
         with suppress(Indexing):
-            context(call.workspace, _patience(call.session))
+            context(call.workspace, max(deadline - now, 0))
 
 
-def _patience(session: Session) -> float:
-    """How much longer the first calls of a session, which may come all at once, wait for the index."""
-    now = time.monotonic()
-    with session.lock:
-        until: float = session.values.setdefault("obsidian until", now + PATIENCE_S)
-    return max(until - now, 0)
-
-
-def with_context(call: Call, answer: Answer) -> Answer:
+def add_context(call: Call, answer: Answer) -> Answer:
     """The first answer of a session carries the block."""
     if call.session.has_done(CONTEXT):
         return answer
@@ -120,7 +116,7 @@ def list_notes(call: Call, args: Args) -> str:
     """Names of all notes, page by page."""
     limit, offset = max(args.get("limit", 100), 0), max(args.get("offset", 0), 0)
     names = [path.stem for path in all_named(call.workspace)]
-    return words.said(names=names[offset : offset + limit], total=len(names), limit=limit, offset=offset)
+    return words.answer(names=names[offset : offset + limit], total=len(names), limit=limit, offset=offset)
 
 
 # ---- finding ------------------------------------------------------------------------------------------
@@ -128,26 +124,23 @@ def list_notes(call: Call, args: Args) -> str:
 
 def search_notes(call: Call, args: Args) -> Answer:
     """Find notes by name (exact), name_partial, content of the body, or tag: comma-separated, children count."""
-    ws, mode = call.workspace, _one_of(MODES, args.get("mode", "name_partial"), "search mode")
-    rows = [{"name": path.stem, "path": full_path(ws, path)} for path in _find_paths(ws, mode, args)]
-    return words.rows_said(rows, "query")
-
-
-def _find_paths(ws: Workspace, mode: str, args: Args) -> list[NotePath]:
-    query = args["query"]
+    ws, query = call.workspace, args["query"]
+    mode = _check_choice(MODES, args.get("mode", "name_partial"), "search mode")
     if mode == "tag":
-        logic = _one_of(LOGICS, args.get("tag_logic", "or"), "tag_logic")
+        logic = _check_choice(LOGICS, args.get("tag_logic", "or"), "tag_logic")
         tags = [tag.strip() for tag in query.split(",") if tag.strip()]
-        return with_tags(ws, tags, every=logic == "and")
-    if mode == "content":
-        return sort_by_name(holding(ws, query))
-    if mode == "name":
-        return all_with_name(ws, query)
-    wanted = query.casefold()
-    return [path for path in all_named(ws) if wanted in path.stem.casefold()]
+        found = with_tags(ws, tags, every=logic == "and")
+    elif mode == "content":
+        found = sort_by_name(holding(ws, query))
+    elif mode == "name":
+        found = all_with_name(ws, query)
+    else:
+        wanted = query.casefold()
+        found = [path for path in all_named(ws) if wanted in path.stem.casefold()]
+    return words.answer_rows([{"name": path.stem, "path": full_path(ws, path)} for path in found], "query")
 
 
-def _one_of(valid: tuple[str, ...], given: str, what: str) -> str:
+def _check_choice(valid: tuple[str, ...], given: str, what: str) -> str:
     if given not in valid:
         raise Invalid(f"Invalid {what}: {given}. Valid: {', '.join(valid)}", what=what)
     return given
@@ -158,18 +151,18 @@ def _one_of(valid: tuple[str, ...], given: str, what: str) -> str:
 
 def get_links(call: Call, args: Args) -> str:
     """Names a note links to, and names of notes that link to it."""
-    direction = _one_of(DIRECTIONS, args.get("direction", "both"), "direction")
+    direction = _check_choice(DIRECTIONS, args.get("direction", "both"), "direction")
     reading = _read(call, args)
     out = _outgoing(reading.note.links) if direction != "in" else []
     back = _incoming(call.workspace, reading.path) if direction != "out" else []
-    return words.said(name=args["name"], outgoing=out, incoming=back)
+    return words.answer(name=args["name"], outgoing=out, incoming=back)
 
 
 def get_note_metadata(call: Call, args: Args) -> str:
     """Frontmatter and links of a note, without its text."""
     reading = _read(call, args)
     note = reading.note
-    return words.said(
+    return words.answer(
         name=args["name"],
         frontmatter=note.frontmatter.properties,
         outgoing=_outgoing(note.links),
@@ -191,7 +184,7 @@ def find_broken_links(call: Call, args: Args) -> Answer:
     """Every [[link]] to a note that is not there."""
     unmet = sorted(unresolved_links(call.workspace), key=lambda link: link[0].stem)
     rows = [{"source": path.stem, "target": target} for path, target in unmet]
-    return words.rows_said(rows, "list: repair some of these, then ask again")
+    return words.answer_rows(rows, "list: repair some of these, then ask again")
 
 
 def get_help(call: Call, args: Args) -> str:
@@ -234,7 +227,7 @@ SURFACE = Surface(
     TOOLS,
     words.ObsidianStyle(),
     coerce=coerce_leniently,
-    finish=with_context,
+    finish=add_context,
     guard=prepare,
     begin=begin,
 )
