@@ -16,11 +16,20 @@ from tests.stores.parts import NEW, OLD, in_child, put
 from notewright.notes.path import NotePath
 from notewright.stores.base import version_of
 from notewright.stores.folder import watch as watching
-from notewright.stores.folder._inotify import FolderEvents, Inotify, has_inotify
 from notewright.stores.folder.listing import Walk
 from notewright.stores.folder.paths import Root
 from notewright.stores.folder.store import FolderStore
-from notewright.stores.folder.watch import STEP_SECONDS, Hint, by_events, by_rescans, by_watchfiles, watch
+from notewright.stores.folder.watch import (
+    STEP_SECONDS,
+    FolderEvents,
+    Hint,
+    Inotify,
+    by_events,
+    by_rescans,
+    by_watchfiles,
+    has_inotify,
+    watch,
+)
 
 
 def by_a_walk(root: Root, stop: threading.Event, healthy: Callable[[], bool]) -> Iterator[Hint]:

@@ -182,9 +182,9 @@ def refuse_unreachable(locations: Iterable[WorkspaceConfig]) -> None:
     for asked in locations:
         if is_bucket(asked.location):
             settings = _bucket_settings(asked)
-            from notewright.stores.s3 import listing
+            from notewright.stores.s3.objects import refuse_unreachable_bucket
 
-            listing.refuse_unreachable(asked.location, settings)
+            refuse_unreachable_bucket(asked.location, settings)
 
 
 def other_locations(config: Config) -> list[WorkspaceConfig]:

@@ -34,7 +34,7 @@ from notewright.engine.access import Access
 from notewright.engine.workspace import Workspace
 from notewright.errors import Exists, Invalid, NotFound, Problem
 from notewright.notes.glob import compile_glob
-from notewright.stores.subfolder import folder_beneath, segments_of
+from notewright.stores.subfolder import make_folder, parse_segments
 
 log = logging.getLogger(__name__)
 PREFIX = "nw_"  # of a token
@@ -326,8 +326,8 @@ def add_beneath(
         location = workspace_id(_check_name(name), _used_ids(config, registry))
     if not (is_bucket(root) and location.startswith(root + "/")):
         refuse_not_yet(location)
-    segments = segments_of(location, root)
-    with nullcontext() if is_bucket(root) else folder_beneath(root, segments):
+    segments = parse_segments(location, root)
+    with nullcontext() if is_bucket(root) else make_folder(root, segments):
         return _add(config, registry, name, "/".join((root, *segments)), settings or {})
 
 

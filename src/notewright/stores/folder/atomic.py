@@ -204,9 +204,10 @@ class AtomicWriter:
                     is_same = old is not None and _state(now) == _state(old.found)
                 except OSError:
                     is_same = False
-                if not is_same:
-                    exchange.refuse_changed(folder, path, seen)
-                ready = temp.with_seen(seen)
+                # Checked first, since writing took long: better not to show what must be taken back, even for a moment.
+                if not is_same and (current := digest_file(folder, path.name)) != seen:
+                    raise exchange.conflict_error(path, current)
+                ready = temp._replace(seen=seen[:12])
                 os.rename(str(temp), str(ready), src_dir_fd=folder, dst_dir_fd=folder)
                 temp = ready
                 if not exchange.replace_note(self._root, folder, temp, path, version, seen):
@@ -248,7 +249,7 @@ class AtomicWriter:
             if current is not None:
                 if current != seen:
                     raise changed_error(path, current)
-                temp = new_temp_name(path.name, op).with_seen(seen)
+                temp = new_temp_name(path.name, op)._replace(seen=seen[:12])
                 try:
                     exchange.remove_note(self._root, folder, temp, path, seen)
                 finally:

@@ -7,7 +7,6 @@ All callers hold the lock (`lock.py`): only foreign programs write at the same t
 
 import os
 from contextlib import suppress
-from dataclasses import replace
 
 from notewright.errors import Conflict
 from notewright.notes.path import NotePath
@@ -16,13 +15,6 @@ from notewright.stores.folder.paths import Root, exists
 from notewright.stores.folder.temp_names import TempName, digest_file, remove_if_safe
 
 MAX_SWAPS = 100
-
-
-def refuse_changed(folder: int, path: NotePath, seen: Version) -> None:
-    """Conflict if the note is not what was seen: writing the temp file takes long, and it is better not to show it even
-    for a moment if it must be taken back."""
-    if (found := digest_file(folder, path.name)) != seen:
-        raise _conflict_error(path, found)
 
 
 def replace_note(root: Root, folder: int, temp: TempName, path: NotePath, ours: Version, seen: Version) -> bool:
@@ -41,7 +33,7 @@ def replace_note(root: Root, folder: int, temp: TempName, path: NotePath, ours: 
         out, is_gone = "unreadable", False
     if out != seen:
         swap_back(root, folder, name, note, ours)
-        raise _conflict_error(path, out)
+        raise conflict_error(path, out)
     return is_gone
 
 
@@ -62,18 +54,18 @@ def swap_back(root: Root, folder: int, name: str, note: str, placed: str) -> Non
 def _replace_without_exchange(folder: int, temp: TempName, path: NotePath, seen: Version) -> None:
     """Where the file system has no exchange: look, rename over, look again at the old bytes under a second name. A save
     by rename between the two looks is lost; without an exchange there is no way to see it."""
-    note, second = path.name, str(replace(temp, number=f"{temp.number}0"))
+    note, second = path.name, str(temp._replace(number=f"{temp.number}0"))
     with suppress(OSError):  # no links here: the look before is all there is
         os.link(note, second, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     try:
         found = digest_file(folder, second if exists(folder, second) else note)
         if found != seen:
-            raise _conflict_error(path, found)
+            raise conflict_error(path, found)
         os.rename(str(temp), note, src_dir_fd=folder, dst_dir_fd=folder)
         found = digest_file(folder, second)
         if found not in (seen, None):
             os.rename(second, note, src_dir_fd=folder, dst_dir_fd=folder)
-            raise _conflict_error(path, found)
+            raise conflict_error(path, found)
         if found:
             os.rename(second, str(temp), src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
@@ -94,9 +86,9 @@ def remove_note(root: Root, folder: int, temp: TempName, path: NotePath, seen: V
         # FileExistsError: a program has saved the note anew meanwhile; this older save is kept by `leftovers.py`.
         with suppress(FileExistsError):
             root.move_new(folder, name, folder, note)
-        raise _conflict_error(path, out)
+        raise conflict_error(path, out)
 
 
-def _conflict_error(path: NotePath, found: str | None) -> Conflict:
+def conflict_error(path: NotePath, found: str | None) -> Conflict:
     """The mark of what is no readable file (`digest_file`) is no version."""
     return changed_error(path, None if found is None or found.startswith("!") else found)

@@ -162,7 +162,7 @@ class Leftovers:
             log.warning("%s was written to while it was being removed: it stays", left.note)
             self._root.move_new(holder, left.name, folder, left.note or "")
         elif self._follows(current, temp.ours):
-            renamed = left._replace(name=str(temp.with_ours(current)))
+            renamed = left._replace(name=str(temp._replace(ours=current[:12])))
             os.rename(left.name, renamed.name, src_dir_fd=holder, dst_dir_fd=folder)
             return self._swap_back(folder, renamed, theirs, current)
         else:

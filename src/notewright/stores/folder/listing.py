@@ -127,28 +127,22 @@ class Walk:
             left = [] if NotePath(below).is_hidden else [below]
             while left:
                 folder = left.pop()
-                folders, entries = self._list_folder(inside, folder)
+                try:
+                    opened = self.root.open(inside, folder, FOLDER_FLAGS)
+                    try:
+                        if self.entering is not None:
+                            self.entering(opened, folder)
+                        with os.scandir(opened) as names:
+                            found = sorted(names, key=_name_of) if self.known is None else list(names)
+                        folders, entries = self._convert(inside, folder, found)
+                    finally:
+                        os.close(opened)
+                except OSError as error:
+                    self._handle_failure(folder, error)
+                    continue
                 left += reversed(folders)
                 yield from entries
         os.close(self.root.open_root_fd())  # Unavailable if the root went away, so that the listing is not complete
-
-    def _list_folder(self, inside: int, folder: str) -> tuple[list[str], list[Entry]]:
-        try:
-            opened = self.root.open(inside, folder, FOLDER_FLAGS)
-        except OSError as error:
-            self._handle_failure(folder, error)
-            return [], []
-        try:
-            if self.entering is not None:
-                self.entering(opened, folder)
-            with os.scandir(opened) as names:
-                found = sorted(names, key=_name_of) if self.known is None else list(names)
-            return self._convert(inside, folder, found)
-        except OSError as error:
-            self._handle_failure(folder, error)
-            return [], []
-        finally:
-            os.close(opened)
 
     def _convert(self, inside: int, folder: str, found: list[os.DirEntry[str]]) -> tuple[list[str], list[Entry]]:
         folders, entries, prefix = list[str](), list[Entry](), f"{folder}/" if folder else ""

@@ -176,9 +176,13 @@ class Root:
             elif name == "..":
                 raise LeadsOut(errno.ENOENT, "it leads out", path)
             elif name not in ("", "."):
-                target = self._read_link(root, "/".join(done), name)
-                if target is None:
-                    done.append(name)
+                try:
+                    with self.open_folder(root, "/".join(done)) as parent:
+                        target = os.readlink(name, dir_fd=parent)
+                except OSError as error:
+                    if error.errno not in (errno.EINVAL, errno.ENOENT, errno.ENOTDIR):
+                        raise
+                    done.append(name)  # no symlink, or not there
                     continue
                 links += 1
                 if links > MAX_LINKS:
@@ -189,16 +193,6 @@ class Root:
                     target, done = target[len(self.path) :], []
                 left += target.split("/")[::-1]
         return "/".join(done)
-
-    def _read_link(self, root: int, folder: str, name: str) -> str | None:
-        """Where a symlink points; None for anything else, absent names included."""
-        try:
-            with self.open_folder(root, folder) as parent:
-                return os.readlink(name, dir_fd=parent)
-        except OSError as error:
-            if error.errno in (errno.EINVAL, errno.ENOENT, errno.ENOTDIR):
-                return None
-            raise
 
     def exchange(self, folder: int, one: str, other: str) -> bool:
         """Swap two names in a folder at once; False where the file system cannot, and nothing happened."""

@@ -46,8 +46,8 @@ from notewright.stores.folder.paths import (
 from notewright.stores.folder.spelling import Spelling
 
 if TYPE_CHECKING:  # a process that only reads loads nothing of writing and watching
-    from notewright.stores.folder._inotify import Inotify
     from notewright.stores.folder.atomic import AtomicWriter
+    from notewright.stores.folder.watch import Inotify
 
 
 class FolderStore(Store):

@@ -23,7 +23,7 @@ import signal
 import stat
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from notewright.disk_sync import Sync
 from notewright.stores.base import OpId, Version, version_of
@@ -42,8 +42,7 @@ _PLAIN = re.compile(r"[\w-]{1,40}", re.ASCII)
 _numbers = itertools.count()
 
 
-@dataclass(frozen=True, slots=True)
-class TempName:
+class TempName(NamedTuple):
     """The name of a temp file, in its parts."""
 
     process: str
@@ -60,12 +59,6 @@ class TempName:
     def parse(cls, name: str) -> "TempName | None":
         match = _NAME.fullmatch(name)
         return cls(*match.groups()) if match else None
-
-    def with_seen(self, version: Version) -> "TempName":
-        return TempName(self.process, self.op, self.number, self.note, self.ours, version[:12])
-
-    def with_ours(self, version: Version) -> "TempName":
-        return TempName(self.process, self.op, self.number, self.note, version[:12], self.seen)
 
 
 def new_temp_name(note: str, op: OpId, ours: Version = NO_VERSION) -> TempName:

@@ -1,24 +1,32 @@
-"""Hints of what changed in a folder: from the kernel's events where there are any, else by polling."""
+"""Hints of what changed in a folder: from inotify where there is any, else from a library or by polling.
 
+Watching libraries follow symlinks out of a folder, watch hidden folders, and swallow the event that others were lost.
+Here each folder is watched through its own descriptor, opened as strictly as everything else, and `lost` is reported.
+"""
+
+import ctypes
+import errno
 import logging
 import os
+import select
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 
 from notewright.errors import Problem
 from notewright.notes.path import NotePath, path_problem
-from notewright.stores.folder._inotify import FolderEvents, Inotify, has_inotify
 from notewright.stores.folder.listing import Walk
-from notewright.stores.folder.paths import Root
+from notewright.stores.folder.paths import FOLDER_FLAGS, Descriptor, Root
 
 log = logging.getLogger(__name__)
 Hint = frozenset[NotePath] | None
 Healthy = Callable[[], bool]
 Way = Callable[[Root, threading.Event, Healthy], Iterator[Hint]]
-OfferWatch = Callable[[Inotify], None]  # to the next walk
+OfferWatch = Callable[["Inotify"], None]  # to the next walk
 
 DEBOUNCE_SECONDS, STEP_SECONDS = 0.05, 0.01  # a burst is one hint: it ends with a step without events, or by then
 TICK_SECONDS = 0.1  # between two checks of `stop` and of the folder's health
@@ -26,6 +34,15 @@ WALK_SECONDS = 60.0  # how long a walk may take to complete the watch; then it i
 RESCAN_SECONDS = 1.0  # between two scans where nothing can be watched; longer where a scan takes long
 # Changes made on the other side of these raise no events here.
 _REMOTE = ("9p", "afs", "ceph", "cifs", "drvfs", "fuse", "nfs", "smb", "vboxsf", "virtiofs")
+
+_ATTRIB, _MODIFY, _CLOSE_WRITE, _MOVED_FROM, _MOVED_TO = 0x4, 0x2, 0x8, 0x40, 0x80
+_CREATE, _DELETE, _DELETE_SELF, _MOVE_SELF = 0x100, 0x200, 0x400, 0x800
+_UNMOUNT, _OVERFLOW, _IGNORED, _IS_FOLDER, _ONLY_FOLDERS = 0x2000, 0x4000, 0x8000, 0x40000000, 0x01000000
+_MASK = _ATTRIB | _MODIFY | _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _DELETE_SELF | _MOVE_SELF
+_EVENT = struct.Struct("iIII")
+_BUFFER = 1 << 18
+
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def watch(root: Root, stop: threading.Event, healthy: Healthy, offer: OfferWatch | None = None) -> Iterator[Hint]:
@@ -139,3 +156,144 @@ def _is_remote(root: str) -> bool:
         if f"{root}/".startswith(f"{place.rstrip('/')}/")
     ]
     return bool(holding) and max(holding, key=lambda each: each[0])[1].startswith(_REMOTE)
+
+
+def has_inotify() -> bool:
+    return hasattr(_libc, "inotify_init1")
+
+
+@dataclass
+class FolderEvents:
+    """The names of files and folders that events were about, relative to the root."""
+
+    names: set[str] = field(default_factory=set)
+    lost: bool = False  # some events were dropped: anything may have changed
+
+
+class Inotify:
+    """The watch over all folders beneath a root: empty at first, then filled by `watch_all`, or folder by folder by a
+    walk that opens them anyway. OSError where it cannot be (the system's limit, no /proc)."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self._folders: dict[int, str] = {}  # by watch
+        self._adding = threading.Lock()
+        self.complete = threading.Event()  # set once every folder is watched
+        self._failure: OSError | None = None  # of a walk
+        self._events = _libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+        if self._events < 0:
+            raise _error("inotify")
+
+    def close(self) -> None:
+        os.close(self._events)
+        self._events = -1  # the number may be another file's by now, and a walk may be still under way
+
+    def watch_all(self) -> None:
+        with self._adding:
+            self._watch_tree("", None)
+            self.complete.set()
+
+    def watch_folder(self, opened: int, folder: str) -> None:
+        """Watch a folder that a walk is about to list: what comes later is an event. A failure is raised by
+        `wait_until_complete`, not in the walk. Nothing once the watch is complete: events keep it so from then on."""
+        with self._adding:
+            if self._failure is None and not self.complete.is_set():
+                try:
+                    self._watch(opened, folder)
+                except OSError as error:
+                    self._failure = error
+
+    def wait_until_complete(self, seconds: float) -> bool:
+        """Whether it is complete within so many seconds. Until then no event may be read: a folder that is renamed
+        would get its old name back from the walk."""
+        if self._failure is not None:
+            raise self._failure
+        return self.complete.wait(seconds)
+
+    def wait(self, seconds: float) -> bool:
+        """Whether an event came within so many seconds."""
+        return bool(select.select([self._events], [], [], seconds)[0])
+
+    def take(self, events: FolderEvents) -> bool:
+        """Add the events there are to `events`, and watch folders that appeared; False if there were none."""
+        raw = list(self._read())
+        for watch, mask, name in raw:
+            folder = self._folders.get(watch)
+            if mask & _OVERFLOW:
+                events.lost = True
+                self._watch_tree("", events)
+            elif folder is None:
+                continue
+            elif mask & _IGNORED:
+                del self._folders[watch]
+            elif mask & _UNMOUNT or (not folder and mask & (_DELETE_SELF | _MOVE_SELF)):
+                events.lost = True
+            elif name and name[0] != ".":
+                path = f"{folder}/{name}" if folder else name
+                events.names.add(path)
+                if mask & _IS_FOLDER and mask & (_MOVED_FROM | _DELETE):
+                    self._forget_tree(path)
+                elif mask & _IS_FOLDER and mask & (_MOVED_TO | _CREATE):
+                    self._watch_tree(path, events)
+        return bool(raw)
+
+    def _read(self) -> Iterator[tuple[int, int, str]]:
+        try:
+            data = os.read(self._events, _BUFFER)
+        except BlockingIOError:
+            return
+        place = 0
+        while place < len(data):
+            watch, mask, _, length = _EVENT.unpack_from(data, place)
+            place += _EVENT.size + length
+            yield watch, mask, os.fsdecode(data[place - length : place].rstrip(b"\0"))
+
+    def _watch_tree(self, top: str, events: FolderEvents | None) -> None:
+        """Watch a folder and those in it, then add all they hold to `events`: files may have come before their watch
+        did."""
+        left = [top]
+        with self._root.open_root() as root:
+            while left:
+                folder = left.pop()
+                try:
+                    opened = self._root.open(root, folder, FOLDER_FLAGS)
+                except OSError as error:
+                    if error.errno in (errno.EMFILE, errno.ENFILE):
+                        raise
+                    continue  # gone again, a symlink, or not ours to read
+                with Descriptor(opened):
+                    if not self._watch(opened, folder):
+                        continue
+                    with os.scandir(opened) as found:
+                        for each in found:
+                            if each.name[0] != ".":
+                                path = f"{folder}/{each.name}" if folder else each.name
+                                if events is not None:
+                                    events.names.add(path)
+                                if each.is_dir(follow_symlinks=False):
+                                    left.append(path)
+
+    def _watch(self, opened: int, folder: str) -> bool:
+        """By the descriptor: whatever is swapped for a symlink meanwhile, it is this very folder."""
+        watch = _libc.inotify_add_watch(self._events, b"/proc/self/fd/%d" % opened, _MASK | _ONLY_FOLDERS)
+        if watch >= 0:
+            self._folders[watch] = folder
+        elif ctypes.get_errno() not in (errno.EACCES, errno.EPERM, errno.ENOTDIR):
+            raise _error("inotify watch")
+        return bool(watch >= 0)
+
+    def _forget_tree(self, top: str) -> None:
+        """Stop watching a folder that was moved or deleted: it may be under another name now, or outside."""
+        for watch, folder in list(self._folders.items()):
+            if folder == top or folder.startswith(f"{top}/"):
+                del self._folders[watch]
+                _libc.inotify_rm_watch(self._events, watch)
+
+
+def _error(what: str) -> OSError:
+    number = ctypes.get_errno()
+    if number == errno.ENOSPC:
+        return OSError(number, "the limit fs.inotify.max_user_watches is reached")
+    if number == errno.EMFILE:
+        return OSError(number, "the limit fs.inotify.max_user_instances or of open files is reached")
+    return OSError(number, f"{what}: {os.strerror(number)}")

@@ -38,7 +38,6 @@ from notewright.stores.base import (
     version_of,
 )
 from notewright.stores.s3.lease import BucketLeaseObject, Lease, LeaseOwner
-from notewright.stores.s3.listing import BucketListing, folder_entry, meta_entry, object_entry
 from notewright.stores.s3.metadata import (
     DELETED,
     OP,
@@ -48,7 +47,7 @@ from notewright.stores.s3.metadata import (
     foreign_attributes,
     written_ns,
 )
-from notewright.stores.s3.objects import S3Objects
+from notewright.stores.s3.objects import S3Objects, folder_entry, meta_entry, object_entry
 from notewright.stores.s3.requests import ConditionFailed, FoundObject, Missing, Requests, probe
 from notewright.stores.s3.settings import LARGE_SECONDS, BucketSettings, split_location
 
@@ -88,15 +87,14 @@ class S3Store(Store):
     has_folders = False
 
     def __init__(self, location: str, settings: BucketSettings, *, state: Path) -> None:
-        bucket, self.prefix = split_location(location)
+        bucket, prefix = split_location(location)
         self._settings, self._requests = settings, Requests(bucket, settings)
+        self._objects = S3Objects(prefix, self._requests)
         self._rate_limited = self._requests.clients.one_write_per_second
-        place = "\n".join((self._requests.clients.service, bucket, self.prefix))
+        place = "\n".join((self._objects.service, bucket, prefix))
         self.identity = f"s3-{hashlib.sha256(place.encode()).hexdigest()[:16]}"
-        self._base = f"{self.prefix}/" if self.prefix else ""
         self._lock_files, self._thread_queue = state / self.identity, ThreadQueue()
         self._lock_files.mkdir(parents=True, exist_ok=True)
-        self._listing = BucketListing(self._requests, self._base)
         self._mutex = threading.Lock()
         self._seen: OrderedDict[str, _SeenObject] = OrderedDict()
         self._last_put: OrderedDict[str, float] = OrderedDict()
@@ -104,8 +102,8 @@ class S3Store(Store):
         self._empties: dict[tuple[str, str], bool] = {}  # empty objects: is it a file, not the marker of a folder?
         self._unlisted: tuple[UnlistedFile, ...] = ()
         self._lease: Lease | None = None
-        self._listing.holds("")
-        self._requests.abilities = probe(self._requests, self._base)
+        self._objects.holds("")
+        self._requests.abilities = probe(self._requests, self._objects.base)
         self.refuses_writes = self._requests.abilities.refuses_writes  # why nothing can be written, in words
 
     def hold_lease(self, owner: LeaseOwner, *, is_last: Callable[[], bool], now: bool) -> None:
@@ -119,7 +117,7 @@ class S3Store(Store):
 
     @property
     def objects(self) -> S3Objects:
-        return S3Objects(self.prefix, self._requests)
+        return self._objects
 
     # Listing and reading
 
@@ -129,21 +127,21 @@ class S3Store(Store):
         def pack(metas: Iterable[Any]) -> list[bytes | UnlistedFile]:
             return [_pack_entry(item) if isinstance(item, Entry) else item for item in self._convert_page(metas)]
 
-        listed = self._listing.collect(self._key(f"{below}/") if below else self._base, pack)
+        listed = self._objects.collect(self._key(f"{below}/") if below else self._objects.base, pack)
         if not below:
             self._unlisted = tuple(item for item in listed if isinstance(item, UnlistedFile))
         left = sorted((item for item in listed if isinstance(item, bytes)), reverse=True)
         return (_unpack_entry(left.pop()) for _ in range(len(left)))
 
-    def _convert_page(self, metas: Iterable[Any]) -> list[Entry | UnlistedFile]:
+    def _convert_page(self, metas: Iterable[Any], *, hidden: bool = False) -> list[Entry | UnlistedFile]:
         """The entries of a page of the listing, and what cannot be one."""
         found, odd = list[Entry](), list[UnlistedFile]()
         for meta in metas:
-            raw = meta["path"][len(self._base) :]
+            raw = meta["path"][len(self._objects.base) :]
             problem = path_problem(raw) if raw else None
             if problem is not None:
                 odd.append(UnlistedFile(raw, problem))
-            elif raw and not NotePath(raw).is_hidden:  # without a name: the marker that a console makes for the prefix
+            elif raw and (hidden or not NotePath(raw).is_hidden):  # "": a console's marker for the prefix itself
                 found.append(meta_entry(NotePath(raw), meta))
         doubtful = [entry for entry in found if self._is_doubtful(entry)]
         are_files = zip(doubtful, self._requests.each(self._is_file, doubtful), strict=True)
@@ -167,7 +165,7 @@ class S3Store(Store):
             if len(self._empties) > MAX_REMEMBERED:
                 self._empties.clear()
             self._empties[entry.path, entry.stamp] = is_file
-        elif not is_file and time.time() - entry.modified_ns / 1e9 > TOMBSTONE_SECONDS and self.objects.may_write():
+        elif not is_file and time.time() - entry.modified_ns / 1e9 > TOMBSTONE_SECONDS and self._objects.may_write():
             with self._key_lock(entry.path):
                 head = self._get(entry.path, head=True)
                 if head is not None and head.attributes.get(DELETED):
@@ -179,18 +177,14 @@ class S3Store(Store):
 
     def children(self, folder: str, *, hidden: bool = False, bare: bool = False) -> list[Entry]:
         self._check(NotePath(folder) if folder else None, hidden)
-        found, objects = self._listing.level(folder)
+        found, objects = self._objects.level(folder)
         folders = [raw for raw in sorted(found) if path_problem(raw) is None]
         if self._requests.abilities.keeps_folders:
-            has_files = self._requests.each(self._listing.holds, folders)
+            has_files = self._requests.each(self._objects.holds, folders)
             folders = [raw for raw, has_file in zip(folders, has_files, strict=True) if has_file]
         entries = [folder_entry(NotePath(raw)) for raw in folders]
-        for meta in objects:
-            raw = meta["path"][len(self._base) :]
-            if raw != folder and raw not in found and path_problem(raw) is None:
-                entry = meta_entry(NotePath(raw), meta)
-                if not self._is_doubtful(entry) or self._is_file(entry):
-                    entries.append(entry)
+        others = [meta for meta in objects if meta["path"][len(self._objects.base) :] not in (folder, *found)]
+        entries += [entry for entry in self._convert_page(others, hidden=True) if isinstance(entry, Entry)]
         if folder and not entries:
             raise NotFound(f"there is no {folder}", what="folder", path=folder)
         return sorted(entry for entry in entries if hidden or not entry.path.name.startswith("."))
@@ -200,7 +194,7 @@ class S3Store(Store):
         for as_file in (True, False) if "." in path.name else (False, True):  # what it looks like first
             if as_file and (entry := self._stat_object(path)) is not None:
                 return entry
-            if not as_file and self._listing.holds(path):
+            if not as_file and self._objects.holds(path):
                 return folder_entry(path)
         raise not_found_error(path)
 
@@ -256,7 +250,7 @@ class S3Store(Store):
                     raise changed_error(path, there.version)
                 if there.etag is not None:
                     self._remove_tombstone(path)
-                elif self._listing.holds(path):
+                elif self._objects.holds(path):
                     raise Conflict(f"{path} is a folder now", hint="read it again", path=path, current=None)
                 return None
             if seen is not None and seen == version_of(data):
@@ -285,7 +279,7 @@ class S3Store(Store):
         for parent in parents(path):
             if "." in NotePath(parent).name[1:] and self._stat_object(NotePath(parent)) is not None:
                 raise Exists(f"{parent} is a file", hint="choose another folder", path=parent)
-        if "." not in path.name[1:] and self._listing.holds(path):
+        if "." not in path.name[1:] and self._objects.holds(path):
             raise Exists(f"{path} is a folder", hint="choose another name", path=path)
 
     def _swap(
@@ -416,7 +410,7 @@ class S3Store(Store):
             return [f"{e.path}\t{e.stamp}".encode() for e in self._convert_page(metas) if isinstance(e, Entry)]
 
         try:
-            listed = sorted(self._listing.collect(self._base, lines))  # a service lists in an order of its own
+            listed = sorted(self._objects.collect(self._objects.base, lines))  # a service lists in an order of its own
             return zlib.compress(b"\n".join(listed), 1)
         except Problem as problem:
             log.warning("changes in the bucket are not seen for now: %s", problem)
@@ -431,7 +425,7 @@ class S3Store(Store):
         if self._requests.closed:
             return False
         if time.monotonic() - self._requests.answered >= HEALTHY_SECONDS:
-            return not isinstance(catch_problem(self._listing.holds, ""), Problem)
+            return not isinstance(catch_problem(self._objects.holds, ""), Problem)
         return True
 
     def close(self) -> None:
@@ -451,7 +445,7 @@ class S3Store(Store):
             raise Forbidden(what, hint="choose a shorter name", path=path)
 
     def _key(self, path: str) -> str:
-        return f"{self._base}{path}"
+        return f"{self._objects.base}{path}"
 
     def _key_lock(self, path: str) -> threading.Lock:
         return self._key_locks[hash(path) % KEY_LOCKS]
