@@ -454,6 +454,20 @@ def test_a_move_that_is_taken_back_leaves_the_document_where_it_was(home: Home) 
     until(lambda: home.text() == "one\ntwo\n")
 
 
+def test_a_note_whose_move_was_taken_back_is_deleted_as_it_is_now(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents_module, "IDLE_S", 0.0)
+    home.put("one\n")
+    document = home.open()
+    home.store.swap(Swap(B, b"one\n", None, A), op="1")
+    home.store.delete(B, seen=version_of(b"one\n"), op="1x")
+    Typist(document).type("two\n")
+    until(lambda: home.text() == "one\ntwo\n")
+    home.documents.release(document)
+    until(lambda: home.documents.find_open(A) is None)
+    home.store.delete(A, seen=home.store.read(A).version, op="2")
+    assert not (home.root / A).exists()
+
+
 def test_a_deleted_note_ends_its_document_and_brought_back_has_the_same_id(home: Home) -> None:
     home.put("one\n")
     document = home.open()

@@ -26,8 +26,8 @@ class DocumentPaths:
         self.find_moved: Callable[[NotePath], NotePath | None] = lambda path: None  # to where one of our processes did
         self.ids: dict[NotePath, str] = {}  # of files that were given one
         self.stamps: dict[NotePath, str] = {}  # of these files, when they were last listed
-        self._departed: dict[NotePath, Version] = {}  # names that documents moved away from, with what the files held
-        self._former: dict[NotePath, NotePath] = {}  # names that documents moved to, with those they had
+        # Names that documents moved to, with those they had and what the files there held if they were open.
+        self._moves: dict[NotePath, tuple[NotePath, Version | None]] = {}
         self.missing: dict[NotePath, float] = {}  # files with ids that `list_ids` did not find, since when
 
     def assign_ids(self, paths: Sequence[NotePath]) -> dict[NotePath, str]:
@@ -66,8 +66,7 @@ class DocumentPaths:
             to = (new.get(_file_identity(stamp)) if stamp else None) or self.find_moved(path)
             if to is not None and to in stamps and to not in self.ids:
                 self.move(path, to)
-                self._departed.pop(path, None)
-                self._former.pop(to, None)  # not ours to take back
+                self._moves.pop(to, None)  # not ours to take back
         return stamps
 
     def set_path(self, doc_id: str, path: NotePath) -> str | None:
@@ -88,9 +87,7 @@ class DocumentPaths:
             if doc_id is None:
                 return
             document = self._open.get(doc_id)
-            if document is not None and document.file is not None:
-                self._departed[old] = document.file.version
-            self._former[new] = old
+            self._moves[new] = old, document.file.version if document and document.file else None
             other = self.set_path(doc_id, new)
             displaced = self._open.pop(other, None) if other is not None else None
         if displaced is not None:  # not under the lock: a document's own is taken before it
@@ -98,14 +95,14 @@ class DocumentPaths:
 
     def pop_former(self, new: NotePath) -> NotePath | None:
         """Where a document was that moved here, if nothing else is there now; once."""
-        old = self._former.pop(new, None)
+        old, _ = self._moves.pop(new, (None, None))
         return None if old in self.ids else old
 
     def pop_departed(self, path: NotePath) -> Version | None:
         """What the file held that a document moved away from, which is to be deleted now."""
         with self._lock:
-            self._former = {new: old for new, old in self._former.items() if old != path}
-            return self._departed.pop(path, None)
+            versions = [self._moves.pop(new)[1] for new, (old, _) in list(self._moves.items()) if old == path]
+            return versions[-1] if versions else None
 
     def remove(self, path: NotePath) -> None:
         """A file was deleted."""
