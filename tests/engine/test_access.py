@@ -19,7 +19,7 @@ from notewright.engine.find.grep import Find, Grep, find_text, grep, holding
 from notewright.engine.find.links import incoming, outgoing
 from notewright.engine.find.search import parse_query, search
 from notewright.engine.move import move
-from notewright.engine.read import list_folder, listing, locate, nearest_paths, read
+from notewright.engine.read import find_nearest_paths, list_folder, listing, locate, read
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import change_path, create, delete, edit_note, put
 from notewright.errors import Forbidden, Invalid, NotFound, Problem, ReadOnly, TooLarge
@@ -88,7 +88,7 @@ QUESTIONS: dict[str, Callable[[Workspace], Any]] = {
     "context": lambda ws: [(one.path, one.text) for one in about_words([ws], "tea", 4000).passages],
     "check": lambda ws: [finding for finding in check(ws) if finding.path != "Open.md"],
     "history": lambda ws: list_changes(ws, ChangeQuery()),
-    "nearest": lambda ws: nearest_paths(ws, "Zanzibar plam.md"),
+    "nearest": lambda ws: find_nearest_paths(ws, "Zanzibar plam.md"),
 }
 
 

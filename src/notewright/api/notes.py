@@ -10,7 +10,7 @@ from notewright.api.schemas import array, fill, number, returns, takes, text
 from notewright.engine.check import check
 from notewright.engine.find.links import links as links_of
 from notewright.engine.find.search import parse_query, search
-from notewright.engine.read import created, entry_at, listing, read
+from notewright.engine.read import created, listing, read, stat_file
 from notewright.errors import Indexing, NotFound, TooLarge
 from notewright.index.base import Selection
 from notewright.notes.path import NotePath
@@ -47,7 +47,7 @@ def list_notes(request: ApiRequest) -> dict[str, Any]:
 @operations.add("GET /notes/{path:path}", "read", "One note, by its path", schemas.NOTE)
 def read_note(request: ApiRequest) -> dict[str, Any]:
     ws, path = request.workspace(), _note_path(request)
-    size, most = entry_at(ws, path).size, ws.limits.note_bytes
+    size, most = stat_file(ws, path).size, ws.limits.note_bytes
     if size > most:
         raise TooLarge(f"{path} is larger than {most} bytes", hint="export.zip has it", size=size, limit=most)
     reading = read(ws, path)
@@ -113,7 +113,7 @@ _LINKS = returns(
 @operations.add("GET /links/{path:path}", "read", "Links to and from a note", _LINKS)
 def note_links(request: ApiRequest) -> dict[str, Any]:
     ws, path = request.workspace(), _note_path(request)
-    entry_at(ws, path)
+    stat_file(ws, path)
     report = links_of(ws, path)
     return {
         "path": path,

@@ -13,7 +13,7 @@ from notewright.engine.changes.plan import Drop, Plan, Put
 from notewright.engine.dialects.octarine import is_folder
 from notewright.engine.find.links import resolver
 from notewright.engine.indexing.ready import find_costly_notes_with, wait_for_links
-from notewright.engine.read import decode, exists, fetch, missing
+from notewright.engine.read import decode, exists, fetch, missing_note_error
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import Deleted, admit, refuse_twin, trash_place
 from notewright.errors import Exists, Forbidden, Invalid, NotFound
@@ -139,7 +139,7 @@ def _known(ws: Workspace, old: NotePath) -> list[NotePath]:
     try:
         kind = ws.store.stat(old).kind
     except NotFound:
-        raise missing(ws, old) from None
+        raise missing_note_error(ws, old) from None
     if kind != "folder":
         return [old]
     below = list(_below(ws, old))
@@ -210,7 +210,7 @@ def _plan(
     steps: list[Put | Drop] = []
     for path, target in moves.items():
         if path not in texts.stored:
-            raise missing(ws, path)
+            raise missing_note_error(ws, path)
         steps += [Put(target, new_texts.get(path), None, source=path), Drop(path, texts.stored[path])]
     for one in rewritten:
         if one.before not in moves:
@@ -249,7 +249,7 @@ def delete_marked(
         changed[:] = [step.path for step in steps]
         old = read_or_none(ws.store, path)
         if old is None:
-            raise missing(ws, path)
+            raise missing_note_error(ws, path)
         return Plan((*steps, Put(place, None, None, source=path), Drop(path, old)), f"deleted {path}")
 
     if dry_run:
@@ -271,7 +271,7 @@ def rename_heading(ws: Workspace, path: NotePath, old: str, new: str, *, dry_run
 
     def plan(notes: list[Note]) -> Iterable[RewrittenFile]:
         if not notes or notes[0].path != path:
-            raise missing(ws, path)
+            raise missing_note_error(ws, path)
         return plan_heading(notes[0], old, new, ws.index, notes)
 
     summary = f"renamed the heading {old!r} of {path} to {new!r}"

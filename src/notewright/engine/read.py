@@ -1,8 +1,9 @@
-"""Reading: naming a note, its text, a folder's content. Reads go to the store: what an editor saved a moment ago is
-what is answered."""
+"""Reading: finding a note by name, its text, a folder's content. Reads go to the store, so that they show what an
+editor saved a moment ago."""
 
 import difflib
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
@@ -19,12 +20,12 @@ from notewright.notes.path import NotePath, path_key, path_problem, with_md
 from notewright.notes.times import parse_time
 from notewright.stores.base import Entry, Stored
 
-_SHORT = 50_000  # characters of a text that is kept with its meaning
-_SYMLINKS_FOLLOWED = 40  # of one path
-_RECENT = 500  # changes that are looked through for a name
+MAX_CACHED_CHARS = 50_000  # of a text that is kept with its parse
+MAX_SYMLINKS = 40  # on the way of one path
+MAX_CHANGES_SEARCHED = 500  # for a former name
 SORTS = ("path", "name", "modified", "size")
-MOST_NAMED = 10  # of the notes that words could mean
-FEW = 20  # files that are read one by one where the index does not know them yet
+MAX_CANDIDATES = 10  # that an error names
+MAX_SINGLE_READS = 20  # files read one by one where the index does not know them yet
 
 
 class Reading(NamedTuple):
@@ -40,9 +41,9 @@ class Reading(NamedTuple):
 
     @property
     def note(self) -> Note:
-        """What the text means; of what was asked for lately it is remembered. Of a text that holds too much to index
-        it is the words alone, as in the index."""
-        if len(self.text) <= _SHORT:
+        """The parsed text, cached for recent ones. Of a text that holds too much to index it is the words alone, as in
+        the index."""
+        if len(self.text) <= MAX_CACHED_CHARS:
             return _parsed(self.path, self.text)
         return parse_without_body(self.path, self.text) if is_costly(self.text) else parse(self.path, self.text)
 
@@ -67,16 +68,16 @@ def read(ws: Workspace, path: NotePath) -> Reading:
 
 def read_if_there(ws: Workspace, path: NotePath) -> Reading | None:
     """The same; None where nothing is. To look first whether something is takes as long as reading it."""
-    sees_through_symlinks(ws, path)
+    require_visible(ws, path)
     try:
         stored = ws.store.read(path)
     except NotFound:
         return None
-    return _reading(path, note_shown(ws, stored))
+    return _reading(path, remember_shown(ws, stored))
 
 
-def read_literally(ws: Workspace, raw: str) -> Reading | None:
-    """The note whose whole path somebody wrote; None for what `locate` has to find out about."""
+def read_exact_path(ws: Workspace, raw: str) -> Reading | None:
+    """The note at a path that is complete as written; None for one that `locate` has to find."""
     if not ws.store.has_folders or not raw.endswith(".md") or raw != raw.strip() or path_problem(raw):
         return None
     return read_if_there(ws, NotePath(raw)) if ws.access.sees(raw) else None
@@ -89,32 +90,32 @@ def _reading(path: NotePath, stored: Stored) -> Reading:
 
 def fetch(ws: Workspace, path: NotePath) -> Stored:
     """The bytes of any file at exactly this path."""
-    sees_through_symlinks(ws, path)
+    require_visible(ws, path)
     try:
         stored = ws.store.read(path)
     except NotFound:
-        raise missing(ws, path) from None
-    return note_shown(ws, stored)
+        raise missing_note_error(ws, path) from None
+    return remember_shown(ws, stored)
 
 
-def note_shown(ws: Workspace, stored: Stored) -> Stored:
-    """Remember that the caller is shown this: what they write next is a change of it, where texts are merged."""
+def remember_shown(ws: Workspace, stored: Stored) -> Stored:
+    """Remember that the caller sees this version: their next write is a change of it, where texts are merged."""
     if ws.shown is not None:
         ws.shown[stored.entry.path] = stored.version
     return stored
 
 
-def entry_at(ws: Workspace, path: NotePath) -> Entry:
+def stat_file(ws: Workspace, path: NotePath) -> Entry:
     """What is known of a file without reading it."""
-    sees_through_symlinks(ws, path)
+    require_visible(ws, path)
     try:
         return ws.store.stat(path)
     except NotFound:
-        raise missing(ws, path) from None
+        raise missing_note_error(ws, path) from None
 
 
 def decode(data: bytes) -> tuple[str, bool]:
-    """The text, and whether it is exactly what the bytes say."""
+    """The text, and whether the bytes are UTF-8."""
     try:
         return data.decode(), True
     except UnicodeDecodeError:
@@ -160,15 +161,15 @@ def locate(ws: Workspace, raw: str) -> NotePath:
         return found[0]
     if found:
         names = sorted(found)
-        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        more = f" and {len(names) - MAX_CANDIDATES} more" if len(names) > MAX_CANDIDATES else ""
         raise Ambiguous(
-            f"{raw!r} could be any of {len(names)} notes: {', '.join(names[:MOST_NAMED])}{more}",
+            f"{raw!r} could be any of {len(names)} notes: {', '.join(names[:MAX_CANDIDATES])}{more}",
             hint="give one of these paths",
             what="note",
             candidates=names,
             path=path,
         )
-    raise missing(ws, path)
+    raise missing_note_error(ws, path)
 
 
 def _as_typed(raw: str) -> list[NotePath]:
@@ -198,12 +199,12 @@ def _ending_in(path: NotePath, bearing: Sequence[NotePath]) -> list[NotePath]:
     return exact or [p for p in bearing if any(path_key(p).endswith("/" + key) for key in keys)]
 
 
-def missing(ws: Workspace, path: str) -> NotFound:
+def missing_note_error(ws: Workspace, path: str) -> NotFound:
     """The error for a note that is not there, naming the nearest three."""
     if _is_folder(ws, path):
         hint = f'list(folder="{path}") shows what is in it'
         return NotFound(f"{path} is a folder, not a note", hint=hint, what="note", path=path, nearest=[], folder=path)
-    nearest = nearest_paths(ws, path)
+    nearest = find_nearest_paths(ws, path)
     hint = f"nearest: {', '.join(nearest)}" if nearest else "list shows what is there"
     return NotFound(f"there is no {path}", hint=hint, what="note", path=path, nearest=nearest)
 
@@ -215,7 +216,7 @@ def _is_folder(ws: Workspace, path: str) -> bool:
         return False
 
 
-def nearest_paths(ws: Workspace, path: str, count: int = 3) -> list[NotePath]:
+def find_nearest_paths(ws: Workspace, path: str, count: int = 3) -> list[NotePath]:
     """Paths of notes whose names are most like this one's. Never fails: it only helps."""
     key = link_key(path)[:100]
     try:
@@ -325,35 +326,25 @@ class HasModified(Protocol):
 def created(ws: Workspace, files: Sequence[HasModified]) -> dict[str, float]:
     """When each file was made: its property `created`, else when it was first made through us, else modified."""
     paths = [filed.path for filed in files]
-    said, first = dict(ws.index.property_of("created", paths)), ws.ledger.first_seen(paths)
-    if len(paths) <= FEW:
-        said |= {
-            path: _read_created(ws, path)
-            for path in paths
-            if path not in said and path.is_note and not ws.index.find_file(path)
-        }
+    stated, first = dict(ws.index.property_of("created", paths)), ws.ledger.first_seen(paths)
+    for path in paths if len(paths) <= MAX_SINGLE_READS else ():
+        if path not in stated and path.is_note and not ws.index.find_file(path):
+            with suppress(Problem):  # the index does not know the note yet
+                stated[path] = read(ws, path).note.frontmatter.properties.get("created")
     times: dict[str, float] = {}
     for filed in files:
         path = filed.path
-        value = said.get(path)
+        value = stated.get(path)
         moment = parse_time(value, ws.timezone) if isinstance(value, str) else None
         times[path] = moment or first.get(path) or filed.modified_ns / 1e9
     return times
 
 
-def _read_created(ws: Workspace, path: NotePath) -> object:
-    """What a note itself says of when it was made, where the index does not know the note yet."""
-    try:
-        return read(ws, path).note.frontmatter.properties.get("created")
-    except Problem:
-        return None
-
-
-def former_names(ws: Workspace, raw: str) -> NotePath | None:
+def find_former_path(ws: Workspace, raw: str) -> NotePath | None:
     """The file or folder these words meant lately, though nothing is there now: the last change of it tells."""
     wanted = raw.strip().strip("/")
     keys = {path_key(wanted), path_key(with_md(wanted))}
-    for change in ws.ledger.find_changes(ChangeQuery(limit=_RECENT)):
+    for change in ws.ledger.find_changes(ChangeQuery(limit=MAX_CHANGES_SEARCHED)):
         for step in change.steps:
             key = path_key(step.path)
             if ws.access.sees(step.path) and any(key == one or key.endswith("/" + one) for one in keys):
@@ -361,7 +352,7 @@ def former_names(ws: Workspace, raw: str) -> NotePath | None:
     return None
 
 
-def text_of_version(ws: Workspace, path: NotePath, version: str) -> str | None:
+def read_version_text(ws: Workspace, path: NotePath, version: str) -> str | None:
     """The text a version had, if the history still holds it."""
     data = ws.ledger.find_blob(path, version)
     return None if data is None else data.decode(errors="replace")
@@ -370,24 +361,24 @@ def text_of_version(ws: Workspace, path: NotePath, version: str) -> str | None:
 # ---- symbolic links: what hides a folder hides it under every name -----------------------------------
 
 
-def sees_through_symlinks(ws: Workspace, path: NotePath) -> None:
+def require_visible(ws: Workspace, path: NotePath) -> None:
     """NotFound unless the caller may see this path and what it leads to."""
     ws.access.may_see(path)
-    if ws.access.hide and ws.store.has_folders and not ws.access.sees(real_path(ws, path)):
+    if ws.access.hide and ws.store.has_folders and not ws.access.sees(resolve_symlinks(ws, path)):
         raise NotFound(f"there is no {path}", what="note", path=path)
 
 
-def real_path(ws: Workspace, path: NotePath) -> NotePath:
+def resolve_symlinks(ws: Workspace, path: NotePath) -> NotePath:
     """Where a path leads once every symbolic link on the way is followed; links that lead out lead nowhere."""
-    for _ in range(_SYMLINKS_FOLLOWED):
-        followed = _followed(ws, path)
+    for _ in range(MAX_SYMLINKS):
+        followed = _follow_first_symlink(ws, path)
         if followed == path:
             break
         path = followed
     return path
 
 
-def _followed(ws: Workspace, path: NotePath) -> NotePath:
+def _follow_first_symlink(ws: Workspace, path: NotePath) -> NotePath:
     """The path with its first symbolic link replaced by what it means."""
     pieces = path.split("/")
     for count in range(1, len(pieces) + 1):

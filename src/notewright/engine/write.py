@@ -10,7 +10,7 @@ from notewright.engine.changes.commit import commit, commit_latest, edit, text_o
 from notewright.engine.changes.plan import Drop, Plan, Put, carry_over, is_same, replace_shown
 from notewright.engine.find.links import incoming
 from notewright.engine.indexing.ready import is_fresh
-from notewright.engine.read import exists, missing
+from notewright.engine.read import exists, missing_note_error
 from notewright.engine.workspace import Workspace
 from notewright.errors import Conflict, Exists, Forbidden, Invalid, NotFound, Problem, TooLarge
 from notewright.index.base import Selection
@@ -246,7 +246,7 @@ def change_text(
     try:
         return edit(ws, path, checked, summary=summary or f"edited {path}", seen=seen, again=again)
     except NotFound as problem:
-        raise missing(ws, path) if problem.details.get("what") == "file" else problem from None
+        raise missing_note_error(ws, path) if problem.details.get("what") == "file" else problem from None
 
 
 def delete(ws: Workspace, path: NotePath, *, trash: bool = True, dry_run: bool = False) -> Deleted:
@@ -255,7 +255,7 @@ def delete(ws: Workspace, path: NotePath, *, trash: bool = True, dry_run: bool =
     ws.access.may_see(path)
     linked = tuple(dict.fromkeys(link.source for link in incoming(ws, path, lines=False)))
     if not exists(ws, path):
-        raise missing(ws, path)
+        raise missing_note_error(ws, path)
     places: list[NotePath | None] = []
 
     def make() -> Plan:
@@ -296,7 +296,7 @@ def change_path(ws: Workspace, path: NotePath, new: NotePath, change: Callable[[
 
     def make() -> Plan:
         if not exists(ws, path):
-            raise missing(ws, path)
+            raise missing_note_error(ws, path)
         if path == new or exists(ws, new):
             raise Exists(f"{new} is there already", hint="choose another name", path=new)
         old = ws.store.read(path)

@@ -46,12 +46,12 @@ T = TypeVar("T")
 Context = ServerRequestContext[Any, Any]
 
 COMPLETE = {"resultType": "complete"}  # asked for by the 2026 era; the SDK leaves it out of the 2025 era's answers
-Callers = Callable[[Context], ClientConnection]
+GetConnection = Callable[[Context], ClientConnection]
 
 
 def build(
     surfaces: Sequence[Surface],
-    caller_of: Callers,
+    get_connection: GetConnection,
     workers: ThreadPool,
     streams: ChangeStreams,
     *,
@@ -63,7 +63,7 @@ def build(
     `push`: the wire can carry notifications at any time, so `resources/subscribe` of the 2025 era is served.
     """
     able = wire_format.capabilities(surfaces)
-    ours = _Handlers(surfaces, caller_of, workers, streams, counts)
+    ours = _Handlers(surfaces, get_connection, workers, streams, counts)
     handlers: dict[str, Any] = {"on_list_tools": ours.list_tools, "on_call_tool": ours.call_tool}
     if "prompts" in able:
         handlers |= {"on_list_prompts": ours.list_prompts, "on_get_prompt": ours.get_prompt}
@@ -88,17 +88,17 @@ def build(
 
 
 class _Handlers:
-    """What the SDK calls, a method for each of the protocol's. They raise MCPError and nothing else."""
+    """The handlers the SDK calls, one for each method of the protocol. They raise MCPError and nothing else."""
 
     def __init__(
         self,
         surfaces: Sequence[Surface],
-        caller_of: Callers,
+        get_connection: GetConnection,
         workers: ThreadPool,
         streams: ChangeStreams,
         counts: Counts | None,
     ) -> None:
-        self._caller_of = caller_of
+        self._get_connection = get_connection
         self._workers = workers
         self._streams = streams
         self._counts = counts
@@ -110,20 +110,20 @@ class _Handlers:
         self._resources = [kind for _, kind in self._kinds]
 
     async def initialized(self, context: Context, params: wire.NotificationParams) -> None:
-        self._caller_of(context).session.initialized = True
+        self._get_connection(context).session.initialized = True
 
     async def _run(self, context: Context, surface: str, tool: str, work: Callable[[Call], T]) -> T:
-        """Anything but the call of a tool; without a surface it is not counted."""
-        connection = self._caller_of(context)
+        """Run anything but a tool call; without a surface it is not counted."""
+        connection = self._get_connection(context)
         actor = Actor(connection.user, _client(context, connection), surface, tool)
-        return await self._done(context, partial(run, connection, actor, work), surface, context.method)
+        return await self._run_counted(context, partial(run, connection, actor, work), surface, context.method)
 
-    async def _done(
+    async def _run_counted(
         self, context: Context, begin: Callable[[Callable[[], bool], Report], CallOutcome[T]], surface: str, label: str
     ) -> T:
-        connection = self._caller_of(context)
+        connection = self._get_connection(context)
         stop = connection.gone or threading.Event()
-        work = partial(begin, stop.is_set, _reporter(context))
+        work = partial(begin, stop.is_set, _make_reporter(context))
         try:
             outcome = await run_counted(self._workers.run, work, self._counts if surface else None, surface, label)
         except asyncio.CancelledError:
@@ -146,7 +146,7 @@ class _Handlers:
         return self._listing
 
     async def call_tool(self, context: Context, params: wire.CallToolRequestParams) -> Shape:
-        name, connection = params.name, self._caller_of(context)
+        name, connection = params.name, self._get_connection(context)
         call = partial(
             self._tools.call,
             connection,
@@ -156,7 +156,7 @@ class _Handlers:
             initialized=_is_modern(context),
         )
         label = name if name in self._tools.known else "unknown"
-        answer = await self._done(context, call, self._tools.surface(name).name, label)
+        answer = await self._run_counted(context, call, self._tools.surface(name).name, label)
         return wire_format.result(answer) | COMPLETE
 
     # Prompts
@@ -181,7 +181,7 @@ class _Handlers:
     # Resources
 
     async def list_resources(self, context: Context, params: wire.PaginatedRequestParams) -> Shape:
-        """Page by page; when one surface's are all told, the cursor goes on to the next surface's."""
+        """Page by page; after one surface's last page the cursor goes on to the next surface."""
         number, inner = _parse_cursor(params.cursor, len(self._kinds))
         surface, kind = self._kinds[number]
         found, after = await self._run(context, surface, "", lambda call: kind.list(call, inner))
@@ -208,7 +208,7 @@ class _Handlers:
     async def listen(
         self, context: Context, params: wire.SubscriptionsListenRequestParams
     ) -> wire.SubscriptionsListenResult:
-        connection = self._caller_of(context)
+        connection = self._get_connection(context)
         await self._open_workspaces(context)
         return await self._streams.listen(context, params, connection.library, self._resources, connection.stays)
 
@@ -226,7 +226,7 @@ class _Handlers:
         await self._run(context, "", "", lambda call: call.workspaces)
 
     def _subscriptions(self, context: Context) -> Subscriptions:
-        connection = self._caller_of(context)
+        connection = self._get_connection(context)
         kept = connection.session.values
         if "watch" not in kept:
             send = context.session.send_resource_updated
@@ -237,7 +237,7 @@ class _Handlers:
     # Completion
 
     async def complete(self, context: Context, params: wire.CompleteRequestParams) -> Shape:
-        """Paths of resources; what a prompt is given is anybody's own text, and nothing completes it."""
+        """Complete paths of resources; the arguments of prompts are free text, which nothing completes."""
         ref, argument = params.ref, params.argument
         if isinstance(ref, wire.PromptReference):
             self._prompt(ref.name)
@@ -268,17 +268,17 @@ def _is_modern(context: Context) -> bool:
     return context.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
-def _reporter(context: Context) -> Report:
-    """Tells progress from a worker thread, in order with the answer; nothing if nobody asked."""
+def _make_reporter(context: Context) -> Report:
+    """Reports progress from a worker thread, in order with the answer; does nothing if the client did not ask."""
     if context.meta is None or context.meta.get("progress_token") is None:
         return no_report
     loop = asyncio.get_running_loop()
 
-    def tell(done: float, total: float | None, message: str | None) -> None:
-        told = context.session.report_progress(done, total, message)
+    def report(done: float, total: float | None, message: str | None) -> None:
+        sending = context.session.report_progress(done, total, message)
         try:
-            asyncio.run_coroutine_threadsafe(told, loop).result(timeout=1)
+            asyncio.run_coroutine_threadsafe(sending, loop).result(timeout=1)
         except (RuntimeError, TimeoutError):  # the loop has ended, or the client does not read
-            told.close()
+            sending.close()
 
-    return throttle_progress(tell)
+    return throttle_progress(report)

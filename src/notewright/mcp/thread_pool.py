@@ -55,7 +55,7 @@ class _Threads:
             self.jobs.clear()
         return jobs
 
-    def stuck(self) -> bool:
+    def is_stuck(self) -> bool:
         """Whether all threads have been at their jobs for some time."""
         return self._started == self._most and not self._idle and time.monotonic() - self._began >= STUCK_SECONDS
 
@@ -90,7 +90,7 @@ class ThreadPool:
         self._brief = _Threads(BRIEF_THREADS)
         self._calls = _Threads(max(1, threads - BRIEF_THREADS))
         self._running = 0  # given out and not answered
-        self._looking = False  # soon, whether brief calls are stuck
+        self._is_checking = False  # soon, whether brief calls are stuck
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What `work` returns or raises. When the caller is cancelled, a call that has begun goes on by itself.
@@ -100,15 +100,15 @@ class ThreadPool:
         return await self._answer(self._calls, lambda: work(*args, **kwargs))
 
     async def finish(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The same for what ends something that was begun: it waits its turn and is never refused."""
+        """The same for work that ends something begun: it waits its turn and is never refused."""
         return await self._answer(self._calls, lambda: work(*args, **kwargs), refuse=False)
 
     async def run_brief(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The same for what seldom takes longer than some milliseconds, and waits for nobody."""
-        if not self._looking:
-            self._looking = True
-            asyncio.get_running_loop().call_later(STUCK_SECONDS, self._look)
-        return await self._answer(self._calls if self._brief.stuck() else self._brief, lambda: work(*args, **kwargs))
+        """The same for work that rarely takes longer than some milliseconds and waits for nothing."""
+        if not self._is_checking:
+            self._is_checking = True
+            asyncio.get_running_loop().call_later(STUCK_SECONDS, self._unstick)
+        return await self._answer(self._calls if self._brief.is_stuck() else self._brief, lambda: work(*args, **kwargs))
 
     @property
     def behind(self) -> bool:
@@ -148,9 +148,9 @@ class ThreadPool:
         else:  # a future takes no StopIteration, and would wait for ever
             answer.set_exception(RuntimeError(error) if isinstance(error, StopIteration) else error)
 
-    def _look(self) -> None:
-        if self._brief.stuck():
+    def _unstick(self) -> None:
+        if self._brief.is_stuck():
             self._calls.put(*self._brief.take_all())
-        self._looking = bool(self._brief.jobs)
-        if self._looking:
-            asyncio.get_running_loop().call_later(STUCK_SECONDS, self._look)
+        self._is_checking = bool(self._brief.jobs)
+        if self._is_checking:
+            asyncio.get_running_loop().call_later(STUCK_SECONDS, self._unstick)

@@ -9,7 +9,7 @@ from datetime import UTC, tzinfo
 from functools import lru_cache
 from typing import Concatenate, ParamSpec, TypeVar
 
-from notewright.engine.read import Reading, folder_path, name_similarity, read_literally
+from notewright.engine.read import Reading, folder_path, name_similarity, read_exact_path
 from notewright.engine.read import locate as locate_note
 from notewright.engine.workspace import Workspace
 from notewright.errors import Ambiguous, Invalid, NotFound, Problem
@@ -115,7 +115,7 @@ class Places:
             ws, rest = self.split(raw)
         except NotFound:
             return None
-        found = self.ask(ws, read_literally, rest)
+        found = self.ask(ws, read_exact_path, rest)
         return (ws, found) if found is not None else None
 
     def _locate_by_name(self, raw: str) -> NamedPath:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from notewright.engine.changes.commit import commit_latest, read_or_none
 from notewright.engine.changes.plan import Plan, Put, replace_shown
 from notewright.engine.indexing.ready import from_snapshot, wait
-from notewright.engine.read import created, decode, exists, listing, missing
+from notewright.engine.read import created, decode, exists, listing, missing_note_error
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import TRIES, admit, change_text, create, new_path
 from notewright.errors import Exists, Invalid, NotFound, TooLarge
@@ -145,7 +145,7 @@ def patch_or_create(ws: Workspace, path: NotePath, begun: str, edit: Edit | None
         except NotFound as problem:
             if problem.details.get("what") != "note":
                 raise
-    raise missing(ws, path)
+    raise missing_note_error(ws, path)
 
 
 # ---- texts --------------------------------------------------------------------------------------------

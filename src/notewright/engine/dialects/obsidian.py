@@ -13,7 +13,7 @@ from notewright.engine.read import (
     exists,
     indexed_file,
     listing,
-    missing,
+    missing_note_error,
     probably_exists,
     read_if_there,
 )
@@ -50,7 +50,7 @@ def note_by_name(ws: Workspace, name: str) -> NotePath:
     for path in _paths_with_name(ws, name):
         if probably_exists(ws, path):
             return path
-    raise missing(ws, NotePath(f"{name}.md"))
+    raise missing_note_error(ws, NotePath(f"{name}.md"))
 
 
 def read_by_name(ws: Workspace, name: str) -> Reading:
@@ -58,7 +58,7 @@ def read_by_name(ws: Workspace, name: str) -> Reading:
     for path in _paths_with_name(ws, name):
         if (found := read_if_there(ws, path)) is not None:
             return found
-    raise missing(ws, NotePath(f"{name}.md"))
+    raise missing_note_error(ws, NotePath(f"{name}.md"))
 
 
 def _paths_with_name(ws: Workspace, name: str) -> Iterator[NotePath]:

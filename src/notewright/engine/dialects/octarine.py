@@ -14,7 +14,7 @@ from notewright.engine.changes.commit import commit_latest, text_of
 from notewright.engine.changes.plan import Plan, Put, replace_shown
 from notewright.engine.find.grep import PATTERN_SECONDS, Find, FoundIn, find_text, places
 from notewright.engine.indexing.ready import is_fresh
-from notewright.engine.read import created, indexed_file, note_shown, real_path, sees_through_symlinks
+from notewright.engine.read import created, indexed_file, remember_shown, require_visible, resolve_symlinks
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import TRASH, admit
 from notewright.errors import Conflict, Exists, Forbidden, Invalid, NotFound, TooLarge
@@ -96,7 +96,7 @@ def _resolve_folder(ws: Workspace, folder: NotePath, hidden: bool, sees: Sees) -
         return folder  # listing it says why
     if not is_folder(found):
         raise Invalid(f"{folder} is not a folder", what="folder", path=folder)
-    real = found.real or real_path(ws, folder)
+    real = found.real or resolve_symlinks(ws, folder)
     if not sees(NotePath(real)):
         raise NotFound(f"there is no folder {folder}", what="folder", path=folder)
     return real
@@ -114,7 +114,7 @@ def _target_folder(entry: Entry, real: str, followed: set[str]) -> str | None:
 
 def size_of(ws: Workspace, path: NotePath) -> int:
     """Bytes of a file, without reading it."""
-    sees_through_symlinks(ws, path)
+    require_visible(ws, path)
     if (known := indexed_file(ws, path)) is not None:
         return known.size
     found = ws.store.stat(path)
@@ -129,17 +129,17 @@ def fetch_copy(ws: Workspace, path: NotePath) -> Stored:
     if dotted:
         if set(dotted) != {BACKUPS} or path.name.startswith(".") or not sees_dotted(ws, path):
             raise NotFound(f"there is no {path}", what="note", path=path)
-        if ws.access.hide and not sees_dotted(ws, real_path(ws, path)):
+        if ws.access.hide and not sees_dotted(ws, resolve_symlinks(ws, path)):
             raise NotFound(f"there is no {path}", what="note", path=path)
     else:
-        sees_through_symlinks(ws, path)
+        require_visible(ws, path)
     try:
         size = (indexed_file(ws, path) or ws.store.stat(path, hidden=bool(dotted))).size
     except NotFound:
         size = 0  # `read` raises it with the reason
     if size > ws.limits.note_bytes:
         raise TooLarge(f"{path} has {size:,} bytes", size=size, limit=ws.limits.note_bytes, path=path)
-    return note_shown(ws, ws.store.read(path, hidden=bool(dotted)))
+    return remember_shown(ws, ws.store.read(path, hidden=bool(dotted)))
 
 
 def replace_with_copy(

@@ -25,7 +25,7 @@ from notewright.engine.find.links import (
     to_incoming_links,
 )
 from notewright.engine.indexing.ready import snapshot
-from notewright.engine.read import decode, exists, missing
+from notewright.engine.read import decode, exists, missing_note_error
 from notewright.engine.workspace import Workspace
 from notewright.ledger.base import Change, ChangeQuery, Ledger
 from notewright.notes.links.resolve import InMemoryNames, LinkPolicy, resolve_link
@@ -96,7 +96,7 @@ def find_neighbourhood(
     NotFound where there is neither a note nor a link that is known by this path.
     """
     if not exists(ws, path) and not find_links_to(ws, path, policy):
-        raise missing(ws, path)
+        raise missing_note_error(ws, path)
 
     def found() -> Neighbourhood:
         near, cut = dict[str, tuple[NearbyNote, ...]](), False

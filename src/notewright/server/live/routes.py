@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from notewright.engine.library import Library
-from notewright.engine.read import entry_at, fetch
+from notewright.engine.read import fetch, stat_file
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import put
 from notewright.errors import Conflict, Forbidden, Invalid, NotFound, Problem, TooLarge
@@ -105,7 +105,7 @@ class LiveSite:
         ws = next((one for one in shown if one.id == params["workspace"] and one.live is not None), None)
         if ws is None:
             raise no_such_document()
-        if (await self.threads.run(entry_at, ws, path)).kind != "file":
+        if (await self.threads.run(stat_file, ws, path)).kind != "file":
             raise Invalid(f"{path} cannot be live: it is no file of its own", what="path")  # never through a link
         return ws, (await self.hosts.call(ws, "id_of", path, Actor())).decode()
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from notewright.engine.changes.history import diff_change, find_change, list_changes
 from notewright.engine.find.links import links
-from notewright.engine.read import Reading, entry_at, fetch, former_names, text_of_version
+from notewright.engine.read import Reading, fetch, find_former_path, read_version_text, stat_file
 from notewright.engine.read import read as read_note
 from notewright.engine.spans import line_span, section_span
 from notewright.engine.workspace import Workspace
@@ -82,7 +82,7 @@ def _cut(text: str, first: int, most: int) -> tuple[str, list[str]]:
 
 
 def _describe_attachment(place: NamedPath, path: str) -> Answer:
-    entry = entry_at(place.ws, place.path)
+    entry = stat_file(place.ws, place.path)
     kind = IMAGES.get(place.path.rpartition(".")[2].lower())
     if kind and entry.size <= MOST_IMAGE_BYTES:
         stored = fetch(place.ws, place.path)
@@ -108,7 +108,7 @@ def recall(call: Call, place: NamedPath, version: str) -> str | None:
     """The text a version had, if the session or the history still has it."""
     with call.session.lock:
         kept: str | None = call.session.values.get("seen", {}).get(_key(place, version))
-    return kept if kept is not None else text_of_version(place.ws, place.path, version)
+    return kept if kept is not None else read_version_text(place.ws, place.path, version)
 
 
 def _key(place: NamedPath, version: str) -> str:
@@ -153,7 +153,7 @@ def _changed_places(places: Places, args: Args) -> list[tuple[Workspace, str | N
             candidates = [(ws, args["path"]) for ws in places.call.workspaces]
         if "folder" in missing.details:
             return [*candidates]
-        found = [(ws, path) for ws, rest in candidates if rest and (path := former_names(ws, rest))]
+        found = [(ws, path) for ws, rest in candidates if rest and (path := find_former_path(ws, rest))]
         if not found:
             raise missing from None
         return [*found]

@@ -8,7 +8,7 @@ from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
 from notewright.engine.changes.history import list_changes as past_changes
-from notewright.engine.read import folder_path, former_names, locate
+from notewright.engine.read import find_former_path, folder_path, locate
 from notewright.engine.workspace import Workspace, with_timeout
 from notewright.errors import Invalid, Problem
 from notewright.ledger.base import Change, ChangeQuery
@@ -100,7 +100,7 @@ class Filter:
                 return meant(quick, wanted)
             except Problem:
                 continue
-        return former_names(ws, wanted) or wanted
+        return find_former_path(ws, wanted) or wanted
 
 
 def parse_since(said: str, ws: Workspace) -> float:
