@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from notewright.notes.excerpts import (
-    LINE_CHARS,
-    MAX_WHOLE_CHARS,
-    SENTENCE_CHARS,
+    MAX_LINE_CHARS,
+    MAX_PLACE_CHARS,
+    MAX_SENTENCE_CHARS,
     Excerpt,
     excerpt_line,
     shorten_text,
@@ -40,7 +40,7 @@ def test_chinese_sentences_end_without_blanks() -> None:
 def test_of_a_long_sentence_the_words_around_the_link_are_shown() -> None:
     shown = around("before " * 200 + "[[Tea]]" + " after" * 200, "[[Tea]]")
     assert shown.with_marks.startswith("…before ") and shown.with_marks.endswith(" after…")
-    assert "before «[[Tea]]» after" in shown.with_marks and len(shown.text) <= SENTENCE_CHARS
+    assert "before «[[Tea]]» after" in shown.with_marks and len(shown.text) <= MAX_SENTENCE_CHARS
 
 
 def test_a_full_stop_inside_a_link_does_not_cut_it() -> None:
@@ -57,7 +57,7 @@ def test_a_link_over_two_lines_is_shown_on_one() -> None:
 def test_a_link_longer_than_what_is_shown_is_whole_up_to_a_bound() -> None:
     long, endless = f"[{'a' * 600}](Tea.md)", f"[{'a' * 10_000}](Tea.md)"
     assert around(f"see {long} now", long).with_ellipses == f"…{long}…"
-    assert len(around(endless, endless).with_ellipses) <= MAX_WHOLE_CHARS + 2
+    assert len(around(endless, endless).with_ellipses) <= MAX_PLACE_CHARS + 2
 
 
 @given(
@@ -65,10 +65,10 @@ def test_a_link_longer_than_what_is_shown_is_whole_up_to_a_bound() -> None:
 )
 def test_the_place_is_always_whole_and_the_rest_bounded(before: str, place: str, after: str) -> None:
     line = excerpt_line(before + place + after, len(before), len(before) + len(place))
-    assert len(line.text) <= LINE_CHARS
+    assert len(line.text) <= MAX_LINE_CHARS
     for shown in (line, shorten_to_sentence(line)):
         assert shown.text[shown.start : shown.end] == place and "\n" not in shown.text
-    assert len(shorten_to_sentence(line).text) <= SENTENCE_CHARS
+    assert len(shorten_to_sentence(line).text) <= MAX_SENTENCE_CHARS
 
 
 @pytest.mark.parametrize("size", [8_000_000])

@@ -85,7 +85,7 @@ def parse_folder_or_bucket(raw: str) -> str:
 
 
 def workspace_id(name: str, taken: Iterable[str] = ()) -> str:
-    """The id of a workspace in URLs, made from its name: 3 to 40 letters, digits and dashes, not reserved, not taken."""
+    """The id of a workspace in URLs, made from its name: 3 to 40 letters, digits and dashes, none reserved or taken."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     slug = re.sub(r"[^a-z0-9_]+", "-", plain).strip("-_")[:33].rstrip("-_")
     if not slug:

@@ -10,8 +10,8 @@ from math import floor
 
 from notewright.notes.path import with_md
 
-_MOST_SETTINGS = 65_536
-_MOST_FORMAT = 200
+MAX_SETTINGS_CHARS = 65_536
+MAX_FORMAT_CHARS = 200
 _MONTHS = "January February March April May June July August September October November December".split()  # noqa: SIM905
 _DAYS = "Sunday Monday Tuesday Wednesday Thursday Friday Saturday".split()  # noqa: SIM905
 
@@ -47,18 +47,18 @@ class DailySettings:
 
 
 def parse_daily_settings(text: str) -> DailySettings | None:
-    """What `.obsidian/daily-notes.json` says, or None where it says nothing that can be read."""
-    if len(text) > _MOST_SETTINGS:
+    """The settings in `.obsidian/daily-notes.json`, or None where it cannot be read."""
+    if len(text) > MAX_SETTINGS_CHARS:
         return None
     try:
-        said = json.loads(text)
+        settings = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(said, dict):
+    if not isinstance(settings, dict):
         return None
-    given = (said.get(key) for key in ("folder", "format", "template"))
+    given = (settings.get(key) for key in ("folder", "format", "template"))
     folder, form, template = (value if isinstance(value, str) else "" for value in given)
-    return DailySettings(folder.strip().strip("/"), form.strip()[:_MOST_FORMAT] or "YYYY-MM-DD", template)
+    return DailySettings(folder.strip().strip("/"), form.strip()[:MAX_FORMAT_CHARS] or "YYYY-MM-DD", template)
 
 
 def daily_path(settings: DailySettings, moment: datetime) -> str:
@@ -71,34 +71,28 @@ def daily_path(settings: DailySettings, moment: datetime) -> str:
 def fill_template(text: str, *, title: str, moment: datetime) -> str:
     """A template with `{{title}}`, `{{date}}` and `{{time}}` filled in; the last two may give a format."""
 
-    def filled(found: re.Match[str]) -> str:
+    def fill_field(found: re.Match[str]) -> str:
         name = found["name"].lower()
         if name == "title":
             return title if found["format"] is None else found[0]
         return format_moment(found["format"] or {"date": "YYYY-MM-DD", "time": "HH:mm"}[name], moment)
 
-    return _FIELD.sub(filled, text)
+    return _FIELD.sub(fill_field, text)
 
 
 def format_moment(form: str, moment: datetime) -> str:
     """`moment` in a Moment.js format, as the English locale writes it."""
     form = _LONG_TOKEN.sub(lambda found: _LONG.get(found[0], found[0]), form)
-    return _TOKEN.sub(lambda found: _piece(found, moment), form)
 
+    def format_piece(found: re.Match[str]) -> str:
+        if found["token"] is None:
+            return found["text"] or found["escaped"] or found["other"] or ""
+        return _format_token(found["token"], moment)
 
-def _piece(found: re.Match[str], moment: datetime) -> str:
-    if found["token"] is None:
-        return found["text"] or found["escaped"] or found["other"] or ""
-    return _write(found["token"], moment)
+    return _TOKEN.sub(format_piece, form)
 
 
 # ---- tokens -------------------------------------------------------------------------------------------
-
-
-def _ordinal(number: int) -> str:
-    if number % 100 // 10 == 1:
-        return f"{number}th"
-    return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th') }"
 
 
 def _year_day(moment: datetime) -> int:
@@ -130,18 +124,7 @@ def _instant(moment: datetime) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _numbers(moment: datetime) -> dict[str, int]:
-    """What is written as a plain number, with `o` behind it as an ordinal, doubled with at least two digits."""
-    week, iso = _week(moment), moment.isocalendar()
-    return {
-        **{"M": moment.month, "D": moment.day, "d": _weekday(moment), "DDD": _year_day(moment)},
-        **{"w": week[1], "W": iso.week, "e": _weekday(moment), "E": moment.isoweekday(), "Q": (moment.month + 2) // 3},
-        **{"y": moment.year, "H": moment.hour, "h": moment.hour % 12 or 12, "k": moment.hour or 24},
-        **{"m": moment.minute, "s": moment.second},
-    }
-
-
-_WRITTEN: dict[str, Callable[[datetime], str]] = {
+_FORMATS: dict[str, Callable[[datetime], str]] = {
     "MMM": lambda m: _MONTHS[m.month - 1][:3],
     "MMMM": lambda m: _MONTHS[m.month - 1],
     "DDDD": lambda m: f"{_year_day(m):03d}",
@@ -162,9 +145,9 @@ _WRITTEN: dict[str, Callable[[datetime], str]] = {
 }
 
 
-def _write(token: str, moment: datetime) -> str:
-    if token in _WRITTEN:
-        return _WRITTEN[token](moment)
+def _format_token(token: str, moment: datetime) -> str:
+    if token in _FORMATS:
+        return _FORMATS[token](moment)
     sign, length = token[0], len(token)
     if sign == "N":
         return "AD"
@@ -173,11 +156,20 @@ def _write(token: str, moment: datetime) -> str:
     if sign in "YgG":  # with as many digits as letters; two letters are its last two digits
         year = {"Y": moment.year, "g": _week(moment)[0], "G": moment.isocalendar().year}[sign]
         return f"{year % 100:02d}" if length == 2 else f"{year:0{length}d}"
-    numbers = _numbers(moment)
+    week, iso = _week(moment), moment.isocalendar()
+    # written as a plain number, with `o` behind it as an ordinal, doubled with at least two digits
+    numbers = {
+        **{"M": moment.month, "D": moment.day, "d": _weekday(moment), "DDD": _year_day(moment)},
+        **{"w": week[1], "W": iso.week, "e": _weekday(moment), "E": moment.isoweekday(), "Q": (moment.month + 2) // 3},
+        **{"y": moment.year, "H": moment.hour, "h": moment.hour % 12 or 12, "k": moment.hour or 24},
+        **{"m": moment.minute, "s": moment.second},
+    }
     if token in numbers:
         return str(numbers[token])
     if token[-1] == "o":
-        return _ordinal(numbers[token[:-1]])
+        number = numbers[token[:-1]]
+        ending = "th" if number % 100 // 10 == 1 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+        return f"{number}{ending}"
     if token[1:] in ("mm", "mmss"):
         return f"{numbers[sign]}{moment.minute:02d}" + (f"{moment.second:02d}" if length > 3 else "")
     return f"{numbers[sign]:0{length}d}"

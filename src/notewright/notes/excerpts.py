@@ -6,15 +6,15 @@ Both are cut at sentence ends where there are any, and both look at a bounded pa
 import re
 from typing import NamedTuple
 
-LINE_CHARS = 400  # of a long line that are kept around a place
-SENTENCE_CHARS = 200  # of a long line that are shown
-MAX_WHOLE_CHARS = 1_000  # of the place itself
-_BLANK_WITHIN = 20  # characters in which a blank is looked for, so that no word is cut
-_LEAST_FILLED = 0.75  # of the room: a sentence end that leaves more of it empty is not worth it
+MAX_LINE_CHARS = 400  # of a long line that are kept around a place
+MAX_SENTENCE_CHARS = 200  # of a long line that are shown
+MAX_PLACE_CHARS = 1_000  # of the place itself
+_WORD_EDGE_CHARS = 20  # characters in which a blank is looked for, so that no word is cut
+_MIN_FILL = 0.75  # of the room: a sentence end that leaves more of it empty is not worth it
 _LINE_ENDS = dict.fromkeys(map(ord, "\n\r\t\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")
 
 
-def sentence_end(stops: str) -> re.Pattern[str]:
+def compile_sentence_end(stops: str) -> re.Pattern[str]:
     """After these stops, where blanks follow or the last is a wide one, and no small letter comes next."""
     # That no stop stands before the first is said after it: so it is found much quicker.
     return re.compile(
@@ -23,7 +23,7 @@ def sentence_end(stops: str) -> re.Pattern[str]:
     )
 
 
-_SENTENCE_END = sentence_end(".!?…;。！？；")
+_SENTENCE_END = compile_sentence_end(".!?…;。！？；")
 
 
 class Excerpt(NamedTuple):
@@ -37,14 +37,14 @@ class Excerpt(NamedTuple):
 
     @property
     def with_ellipses(self) -> str:
-        return self._between("", "")
+        return self._render("", "")
 
     @property
     def with_marks(self) -> str:
         """A whole line as it is; a part of one with the place marked as in a search hit: `…in «[[Tea]]» too…`."""
-        return self._between("«", "»") if self.before or self.after else self.text
+        return self._render("«", "»") if self.before or self.after else self.text
 
-    def _between(self, left: str, right: str) -> str:
+    def _render(self, left: str, right: str) -> str:
         place = self.text[self.start : self.end]
         around = f"{self.text[: self.start]}{left}{place}{right}{self.text[self.end :]}"
         return f"{'…' if self.before else ''}{around}{'…' if self.after else ''}"
@@ -67,14 +67,14 @@ NO_LINE = Excerpt("")
 
 def excerpt_line(text: str, start: int, end: int) -> Excerpt:
     """The line in which `start` to `end` stands, on one line; of a long one so much around it."""
-    last = min(end, start + MAX_WHOLE_CHARS)
-    side = max(LINE_CHARS - (last - start), 0)
+    last = min(end, start + MAX_PLACE_CHARS)
+    side = max(MAX_LINE_CHARS - (last - start), 0)
     first = text.rfind("\n", max(start - side, 0), start) + 1
     stop = text.find("\n", last, last + side)
     left = first or max(start - side, 0)
     right = stop if stop >= 0 else min(last + side, len(text))
     piece = text[left:right]
-    if stop >= 0 and first and len(piece) <= LINE_CHARS and piece.isprintable() and piece.strip() == piece:
+    if stop >= 0 and first and len(piece) <= MAX_LINE_CHARS and piece.isprintable() and piece.strip() == piece:
         return Excerpt(piece, start - left, last - left, after=last < end)  # nearly every line
     whole = Excerpt(
         piece if piece.isprintable() else piece.translate(_LINE_ENDS),
@@ -83,12 +83,12 @@ def excerpt_line(text: str, start: int, end: int) -> Excerpt:
         before=left > 0 and text[left - 1] != "\n",
         after=last < end or text[right : right + 1] not in ("", "\n"),
     )
-    return _window(whole, 0, len(piece), LINE_CHARS)
+    return _cut_window(whole, 0, len(piece), MAX_LINE_CHARS)
 
 
-def shorten_to_sentence(line: Excerpt, most: int = SENTENCE_CHARS) -> Excerpt:
+def shorten_to_sentence(line: Excerpt, limit: int = MAX_SENTENCE_CHARS) -> Excerpt:
     """A short line as it is, of a long one the sentence; the place is always whole in it."""
-    if len(line.text) <= most:
+    if len(line.text) <= limit:
         return line
     first, last = 0, len(line.text)
     for found in _SENTENCE_END.finditer(line.text):
@@ -98,31 +98,31 @@ def shorten_to_sentence(line: Excerpt, most: int = SENTENCE_CHARS) -> Excerpt:
         if end >= line.end:
             last = end
             break
-    return _window(line, first, last, most)
+    return _cut_window(line, first, last, limit)
 
 
-def _window(line: Excerpt, first: int, last: int, most: int) -> Excerpt:
+def _cut_window(line: Excerpt, first: int, last: int, limit: int) -> Excerpt:
     """Of what stands between `first` and `last` so many characters around the place, no word cut in two."""
-    room = max(most - (line.end - line.start), 0)
+    room = max(limit - (line.end - line.start), 0)
     if (line.start - first) + (last - line.end) <= room:
         return line.cut(first, last)
     left = min(line.start - first, room // 2)
     right = min(last - line.end, room - left)
     start, end = line.start - min(line.start - first, room - right), line.end + right
-    if start > first and (blank := line.text.find(" ", start, min(start + _BLANK_WITHIN, line.start))) >= 0:
+    if start > first and (blank := line.text.find(" ", start, min(start + _WORD_EDGE_CHARS, line.start))) >= 0:
         start = blank + 1
-    if end < last and (blank := line.text.rfind(" ", max(end - _BLANK_WITHIN, line.end), end)) >= 0:
+    if end < last and (blank := line.text.rfind(" ", max(end - _WORD_EDGE_CHARS, line.end), end)) >= 0:
         end = blank
     return line.cut(start, end)
 
 
-def shorten_text(text: str, most: int) -> str:
+def shorten_text(text: str, limit: int) -> str:
     """The first sentences and lines of a text that fit into so many characters; where they are long, words."""
-    if len(text) <= most:
+    if len(text) <= limit:
         return text
-    head = text[: most + 1]
-    ends = [found.end() for found in _SENTENCE_END.finditer(head) if found.end() <= most]
+    head = text[: limit + 1]
+    ends = [found.end() for found in _SENTENCE_END.finditer(head) if found.end() <= limit]
     best = max(max(ends, default=0), head.rfind("\n"))
-    if best < most * _LEAST_FILLED:
+    if best < limit * _MIN_FILL:
         best = max(best, head.rfind(" "))
-    return text[: best if best > 0 else most].rstrip()
+    return text[: best if best > 0 else limit].rstrip()

@@ -13,9 +13,9 @@ from typing import TypeVar
 
 from notewright.errors import Invalid
 
-MAX_LENGTH = 1000
+MAX_CHARS = 1000
 MAX_ALTERNATIVES = 256
-MAX_EXPANDED = 20_000  # characters of all alternatives together
+MAX_EXPANDED_CHARS = 20_000  # of all alternatives together
 # A character, an escaped one with its backslash, or a whole class; in a class the first "]" is itself.
 _TOKEN = re.compile(r"\\.|\[[!^]?+(?:\\.|[^\\])(?:\\.|[^\]\\])*+\]|[^\\\[]", re.DOTALL)
 _Part = TypeVar("_Part")
@@ -30,12 +30,12 @@ def compile_glob(
     """
     if not pattern:
         raise _invalid(pattern, "it is empty")
-    if len(pattern) > MAX_LENGTH:
-        raise _invalid(pattern[:40] + "…", f"it is longer than {MAX_LENGTH} characters")
+    if len(pattern) > MAX_CHARS:
+        raise _invalid(pattern[:40] + "…", f"it is longer than {MAX_CHARS} characters")
     wanted = True
     while negation and pattern.startswith("!"):
         pattern, wanted = pattern[1:], not wanted
-    matches = _compiled(pattern, ignore_case).fullmatch
+    matches = _compile(pattern, ignore_case).fullmatch
     if basename and "/" not in pattern and "**" not in pattern:
         return lambda path: (matches(path.rpartition("/")[2]) is not None) is wanted
     return lambda path: (matches(path) is not None) is wanted
@@ -70,9 +70,8 @@ def glob_name_start(pattern: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _compiled(pattern: str, ignore_case: bool) -> re.Pattern[str]:
-    alternatives = dict.fromkeys(_expanded(pattern))
-    source = "|".join(_whole(alternative) for alternative in alternatives)
+def _compile(pattern: str, ignore_case: bool) -> re.Pattern[str]:
+    source = "|".join(map(_to_regex, dict.fromkeys(_expand_braces(pattern))))
     return re.compile(source, re.DOTALL | (re.IGNORECASE if ignore_case else 0))
 
 
@@ -83,15 +82,15 @@ def _invalid(pattern: str, why: str) -> Invalid:
 # ---- braces -------------------------------------------------------------------------------------------
 
 
-def _expanded(pattern: str) -> list[str]:
-    """The pattern without braces: one for each choice."""
+def _expand_braces(pattern: str) -> list[str]:
+    """A pattern without braces for each choice."""
     done: list[str] = []
     waiting, size = [pattern], 0
     while waiting:
         current = waiting.pop()
-        span = _first_brace(current)
+        span = _find_brace(current)
         size += len(current)
-        if len(done) + len(waiting) > MAX_ALTERNATIVES or size > MAX_EXPANDED * 4:
+        if len(done) + len(waiting) > MAX_ALTERNATIVES or size > MAX_EXPANDED_CHARS * 4:
             raise _invalid(pattern, f"its braces make more than {MAX_ALTERNATIVES} patterns")
         if span is None:
             done.append(current)
@@ -99,12 +98,12 @@ def _expanded(pattern: str) -> list[str]:
         start, commas, end = span
         edges = [start, *commas, end]
         waiting += [current[:start] + current[left + 1 : right] + current[end + 1 :] for left, right in pairwise(edges)]
-    if sum(map(len, done)) > MAX_EXPANDED:
+    if sum(map(len, done)) > MAX_EXPANDED_CHARS:
         raise _invalid(pattern, "its braces make it too long")
     return done
 
 
-def _first_brace(pattern: str) -> tuple[int, list[int], int] | None:
+def _find_brace(pattern: str) -> tuple[int, list[int], int] | None:
     """Where the first group opens, its own commas, and where it closes."""
     opened: list[int] = []
     commas: list[int] = []
@@ -147,7 +146,7 @@ def _split(parts: Iterable[_Part], at: _Part) -> list[list[_Part]]:
     return groups
 
 
-def _whole(pattern: str) -> str:
+def _to_regex(pattern: str) -> str:
     """The regular expression of a pattern without braces."""
     segments = _split((token for _, token in _tokens(pattern)), "/")
     groups = [list(map(_segment, group)) for group in _split(segments, ["*", "*"])]
@@ -163,7 +162,7 @@ def _whole(pattern: str) -> str:
 
 def _segment(tokens: list[str]) -> str:
     """One segment: pieces between stars, each taken at the first place where it fits."""
-    first, *others = ("".join(map(_sign, piece)) for piece in _split(tokens, "*"))
+    first, *others = ("".join(map(_token_to_regex, piece)) for piece in _split(tokens, "*"))
     if not others:
         return first
     *middle, last = others
@@ -171,26 +170,16 @@ def _segment(tokens: list[str]) -> str:
     return start + "".join(f"(?>[^/]*?{piece})" for piece in middle if piece) + "[^/]*" + last
 
 
-def _sign(token: str) -> str:
+def _token_to_regex(token: str) -> str:
+    """One character, escaped character or class; a range that runs backwards holds nothing, as in git."""
     if token == "?":
         return "[^/]"
-    if token[0] == "\\":
-        return re.escape(token[1])
-    return _class(token) if token[0] == "[" else re.escape(token)
-
-
-def _class(token: str) -> str:
-    negated = token[1] in "!^"
-    members = _members(token[2 if negated else 1 : -1])
+    if token[0] != "[":
+        return re.escape(token[-1])
+    negated, members = token[1] in "!^", ""
+    for found in re.finditer(r"(\\.|.)(?:-(\\.|.))?", token[2 if negated else 1 : -1], re.DOTALL):
+        low, high = found[1][-1], (found[2] or found[1])[-1]
+        members += f"{re.escape(low)}-{re.escape(high)}" if low <= high else ""
     if negated:
         return f"[^/{members}]"
     return f"(?!/)[{members}]" if members else "(?!)"
-
-
-def _members(inner: str) -> str:
-    """The members of a class for `re`; a range that runs backwards holds nothing, as in git."""
-    source = ""
-    for found in re.finditer(r"(\\.|.)(?:-(\\.|.))?", inner, re.DOTALL):
-        low, high = found[1][-1], (found[2] or found[1])[-1]
-        source += f"{re.escape(low)}-{re.escape(high)}" if low <= high else ""
-    return source

@@ -5,17 +5,17 @@ from bisect import bisect_right
 from collections.abc import Collection
 from typing import NamedTuple
 
-from notewright.notes.excerpts import sentence_end
+from notewright.notes.excerpts import compile_sentence_end
 from notewright.notes.links.syntax import link_display_text, strip_links
 from notewright.notes.model import Link, Note
 from notewright.notes.parse.block_scanner import TEXT_LEAVES, normalize_line_endings, scan
 
-_MOST_AROUND = 400  # characters of a sentence kept on each side of its link
-_MOST_KEPT = 8  # times a paragraph's length that is kept around its links, before they share it
-_LEAST_AFTER = 200  # so many of them after a link are enough for it to share what was kept for the one before it
+_MAX_SIDE_CHARS = 400  # characters of a sentence kept on each side of its link
+_MAX_REPEATS = 8  # times a paragraph's length that is kept around its links, before they share it
+_MIN_CHARS_AFTER = 200  # so many of them after a link are enough for it to share what was kept for the one before it
 _MARKS = "*`~="
 _BLANKS = re.compile(r"\s\s+|[^\S ]")
-_SENTENCE_END = sentence_end(".!?…;。！？")
+_SENTENCE_END = compile_sentence_end(".!?…;。！？")
 _CODE = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
 
 
@@ -36,20 +36,20 @@ def find_mentions(note: Note) -> list[Mention]:
         while at < len(links) and links[at].start < end:
             at += 1
         if at > first:
-            found += _mentions(note.text, start, end, links[first:at])
+            found += _find_in_paragraph(note.text, start, end, links[first:at])
         if at == len(links):
             break
     return found
 
 
-def _mentions(text: str, start: int, end: int, links: list[Link]) -> list[Mention]:
+def _find_in_paragraph(text: str, start: int, end: int, links: list[Link]) -> list[Mention]:
     """Sentences of one paragraph. Links inside the text of another link share its place."""
     pieces: list[str] = []
     size, place = 0, start
     places: list[tuple[int, Link]] = []
     for link in links:
         if link.start >= place:
-            piece = _prose(text[place : link.start])
+            piece = _to_prose(text[place : link.start])
             shown = _BLANKS.sub(" ", link_display_text(link))
             pieces += (piece, shown)
             size += len(piece)
@@ -58,27 +58,27 @@ def _mentions(text: str, start: int, end: int, links: list[Link]) -> list[Mentio
             place = link.end
         else:
             places.append((places[-1][0] if places else 0, link))
-    pieces.append(_prose(text[place:end]))
-    return _sentences("".join(pieces), places)
+    pieces.append(_to_prose(text[place:end]))
+    return _cut_sentences("".join(pieces), places)
 
 
-def _sentences(prose: str, places: list[tuple[int, Link]]) -> list[Mention]:
+def _cut_sentences(prose: str, places: list[tuple[int, Link]]) -> list[Mention]:
     """The sentence of each place, or as much of it as is kept. Where that is several times the paragraph, links near
     one another share it: all that is kept stays in proportion to the paragraph, however many links it has."""
     found: list[Mention] = []
     ends = [0, *[found.end() for found in _SENTENCE_END.finditer(prose)], len(prose)]
     begin = end = last = kept = 0
-    most, sentence = _MOST_KEPT * len(prose), ""
+    most, sentence = _MAX_REPEATS * len(prose), ""
     for place, link in places:
         after = min(bisect_right(ends, place), len(ends) - 1)
-        if kept < most or after != last or end < min(ends[after], place + _LEAST_AFTER):
-            begin, end = max(ends[after - 1], place - _MOST_AROUND), min(ends[after], place + _MOST_AROUND)
+        if kept < most or after != last or end < min(ends[after], place + _MIN_CHARS_AFTER):
+            begin, end = max(ends[after - 1], place - _MAX_SIDE_CHARS), min(ends[after], place + _MAX_SIDE_CHARS)
             sentence, last, kept = prose[begin:end].strip(), after, kept + end - begin
         found.append(Mention(link, sentence))
     return found
 
 
-def _prose(markdown: str) -> str:
+def _to_prose(markdown: str) -> str:
     """Without marks, blanks shrunk."""
     shown = strip_links(markdown) if "](" in markdown else markdown
     for mark in _MARKS:
@@ -90,25 +90,23 @@ def _prose(markdown: str) -> str:
 # ---- names that are no links --------------------------------------------------------------------------
 
 
-def find_unlinked_mentions(note: Note, called: Collection[str]) -> list[int]:
+def find_unlinked_mentions(note: Note, names: Collection[str]) -> list[int]:
     """The lines on which one of these names stands as plain text: whole words, case ignored, no link, no code."""
-    wanted = [_whole(name.strip()) for name in called if name.strip()]
-    if not wanted:
+    patterns = []
+    for name in filter(None, map(str.strip, names)):
+        # as whole words; scripts without blanks between words have no such edges
+        before = r"(?<![^\W\u2e80-\uffdc])" if re.match(r"[^\W\u2e80-\uffdc]", name) else ""
+        after = r"(?![^\W\u2e80-\uffdc])" if re.search(r"[^\W\u2e80-\uffdc]$", name) else ""
+        patterns.append(before + re.escape(name) + after)
+    if not patterns:
         return []
-    pattern = re.compile("|".join(wanted), re.IGNORECASE)
-    text = _without_links(note)
-    lines = {text.count("\n", 0, found.start()) + 1 for found in pattern.finditer(text)}
-    return sorted(lines)
+    text = _blank_links_and_code(note)
+    return sorted(
+        {text.count("\n", 0, found.start()) + 1 for found in re.finditer("|".join(patterns), text, re.IGNORECASE)}
+    )
 
 
-def _whole(name: str) -> str:
-    """A name as whole words; scripts without blanks between words have no such edges."""
-    before = r"(?<![^\W\u2e80-\uffdc])" if re.match(r"[^\W\u2e80-\uffdc]", name) else ""
-    after = r"(?![^\W\u2e80-\uffdc])" if re.search(r"[^\W\u2e80-\uffdc]$", name) else ""
-    return before + re.escape(name) + after
-
-
-def _without_links(note: Note) -> str:
+def _blank_links_and_code(note: Note) -> str:
     """The text with everything blanked that is not running text: frontmatter, code, links."""
     flat = normalize_line_endings(note.text)
     pieces, place = [], 0

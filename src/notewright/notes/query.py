@@ -56,7 +56,7 @@ Condition = Term | Not | All | Either
 
 @dataclass(frozen=True, slots=True)
 class SearchTerms:
-    """A query laid flat for an index: what to rank by, and what must or must not hold."""
+    """A query as lists for an index: what to rank by, and what must or must not hold."""
 
     words: tuple[str, ...] = ()
     phrases: tuple[str, ...] = ()
@@ -70,39 +70,39 @@ class SearchTerms:
 
 
 def parse_terms(query: str) -> SearchTerms:
-    """The query as lists. Words of every alternative and of every phrase are words to rank by."""
+    """The query as lists. Notes are ranked by the words of every alternative and phrase."""
     condition = parse_query(query)
     members = condition.of if isinstance(condition, All) else (condition,)
     held = [each for each in members if isinstance(each, Term)]
     denied = [each.of for each in members if isinstance(each, Not) and isinstance(each.of, Term)]
-    ranked = [*held, *(term for each in members if isinstance(each, All | Either) for term in _positive(each))]
+    ranked = [*held, *(term for each in members if isinstance(each, All | Either) for term in _collect_terms(each))]
     return SearchTerms(
-        words=_texts(ranked, "word") + _texts(ranked, "phrase"),
-        phrases=_texts(held, "phrase"),
-        without=_texts(denied, "word") + _texts(denied, "phrase"),
-        tags=_texts(held, "tag"),
-        without_tags=_texts(denied, "tag"),
-        paths=_texts(held, "path"),
-        without_paths=_texts(denied, "path"),
-        properties=_pairs(held),
-        without_properties=_pairs(denied),
+        words=_select_texts(ranked, "word") + _select_texts(ranked, "phrase"),
+        phrases=_select_texts(held, "phrase"),
+        without=_select_texts(denied, "word") + _select_texts(denied, "phrase"),
+        tags=_select_texts(held, "tag"),
+        without_tags=_select_texts(denied, "tag"),
+        paths=_select_texts(held, "path"),
+        without_paths=_select_texts(denied, "path"),
+        properties=_select_properties(held),
+        without_properties=_select_properties(denied),
     )
 
 
-def _texts(terms: list[Term], kind: Kind) -> tuple[str, ...]:
+def _select_texts(terms: list[Term], kind: Kind) -> tuple[str, ...]:
     return tuple(term.text for term in terms if term.kind == kind and term.text)
 
 
-def _pairs(terms: list[Term]) -> tuple[tuple[str, str | None], ...]:
+def _select_properties(terms: list[Term]) -> tuple[tuple[str, str | None], ...]:
     return tuple((term.key, term.text) for term in terms if term.kind == "property")
 
 
-def _positive(condition: Condition) -> list[Term]:
+def _collect_terms(condition: Condition) -> list[Term]:
     match condition:
         case Term():
             return [condition]
         case All() | Either():
-            return [term for each in condition.of for term in _positive(each)]
+            return [term for each in condition.of for term in _collect_terms(each)]
     return []
 
 
@@ -112,11 +112,11 @@ def _positive(condition: Condition) -> list[Term]:
 def parse_query(query: str) -> Condition:
     """The query as a tree: alternatives of conjunctions."""
     tokens = [found for found in _TOKEN.finditer(query) if not found[0].isspace()][: MAX_CONDITIONS * 4]
-    condition, _ = _alternatives(tokens, 0, 0)
+    condition, _ = _parse_alternatives(tokens, 0, 0)
     return condition
 
 
-def _alternatives(tokens: list[re.Match[str]], place: int, depth: int) -> tuple[Condition, int]:
+def _parse_alternatives(tokens: list[re.Match[str]], place: int, depth: int) -> tuple[Condition, int]:
     """Up to the closing parenthesis or the end; `OR` binds less than standing side by side."""
     choices: list[list[Condition]] = [[]]
     while place < len(tokens):
@@ -126,21 +126,19 @@ def _alternatives(tokens: list[re.Match[str]], place: int, depth: int) -> tuple[
             if depth:
                 break
         elif token["open"] and depth < MAX_DEPTH:
-            inner, place = _alternatives(tokens, place, depth + 1)
+            inner, place = _parse_alternatives(tokens, place, depth + 1)
             choices[-1].append(Not(inner) if token[0].startswith("-") else inner)
         elif token[0] == "OR":
             choices.append([])
-        elif (term := _term(token)) is not None:
+        elif (term := _parse_term(token)) is not None:
             choices[-1].append(term)
-    conditions = [_one(All, choice) for choice in choices if choice]
-    return _one(Either, conditions) if conditions else All(()), place
+    conditions = [choice[0] if len(choice) == 1 else All(tuple(choice)) for choice in choices if choice]
+    if not conditions:
+        return All(()), place
+    return conditions[0] if len(conditions) == 1 else Either(tuple(conditions)), place
 
 
-def _one(kind: type[All] | type[Either], members: list[Condition]) -> Condition:
-    return members[0] if len(members) == 1 else kind(tuple(members))
-
-
-def _term(token: re.Match[str]) -> Condition | None:
+def _parse_term(token: re.Match[str]) -> Condition | None:
     field = (token["field"] or "").lower()
     text = token["word"] if token["word"] is not None else token["phrase"]
     if token["key"] is not None and not token["key"].strip('" '):

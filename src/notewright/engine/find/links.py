@@ -8,7 +8,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 from notewright.engine.indexing.ready import snapshot
 from notewright.engine.workspace import Workspace
 from notewright.index.base import LinkRow, PathTest, Selection
-from notewright.notes.excerpts import NO_LINE, SENTENCE_CHARS, Excerpt, shorten_to_sentence
+from notewright.notes.excerpts import MAX_SENTENCE_CHARS, NO_LINE, Excerpt, shorten_to_sentence
 from notewright.notes.links.names import Names, OtherName
 from notewright.notes.links.resolve import (
     OBSIDIAN,
@@ -45,7 +45,7 @@ class ResolvedLink(NamedTuple):
     @property
     def sentence(self) -> Excerpt:
         """What is shown of the line: all of a short one, else the sentence; the link is whole in it."""
-        return self.context if len(self.context.text) <= SENTENCE_CHARS else shorten_to_sentence(self.context)
+        return self.context if len(self.context.text) <= MAX_SENTENCE_CHARS else shorten_to_sentence(self.context)
 
     def record(self) -> dict[str, Any]:
         """As it is told to programs."""

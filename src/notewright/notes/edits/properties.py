@@ -2,9 +2,9 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from itertools import chain
 from typing import Any
 
 from notewright.errors import Invalid
@@ -35,7 +35,7 @@ class SetProperty(Edit):
     apart: bool = False  # a block made for it is followed by a blank line
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
-        return [_set(_readable(text, path), self.key, self.value, self.style, self.apart)]
+        return [_set_property(_parse_readable(text, path), self.key, self.value, self.style, self.apart)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ class RemoveProperty(Edit):
     key: str
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
-        note = _readable(text, path)
+        note = _parse_readable(text, path)
         if self.key not in note.frontmatter.properties:
             return []
         wanted = {name: value for name, value in note.frontmatter.properties.items() if name != self.key}
-        take = _json_remove if _is_json(note) else _region_removed
-        return [_checked(note, wanted, [lambda: take(note, self.key)])]
+        remove = _remove_from_json if _is_json(note) else _remove_lines
+        return [_choose_splice(note, wanted, remove(note, self.key))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +60,14 @@ class AddTag(Edit):
     ignore_case: bool = True
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
-        note = _readable(text, path)
+        note = _parse_readable(text, path)
         tags = list_property_tags(note.frontmatter.properties)
-        if any(_same_tag(self.tag, other, self.ignore_case) for other in tags):
+        if any(_is_same_tag(self.tag, other, self.ignore_case) for other in tags):
             return []
         key, value = _tag_property(note)
         members = [*(value if isinstance(value, list) else tags), self.tag]
-        added = [lambda: _item_added(note, key, self.tag)] if isinstance(value, list) and value else []
-        return [_set(note, key, members, self.style, before=added)]
+        added = _add_item(note, key, self.tag) if isinstance(value, list) and value else ()
+        return [_set_property(note, key, members, self.style, first=added)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,33 +78,28 @@ class RemoveTag(Edit):
     ignore_case: bool = True
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
-        note = _readable(text, path)
+        note = _parse_readable(text, path)
         tags = list_property_tags(note.frontmatter.properties)
-        if not any(_same_tag(self.tag, other, self.ignore_case) for other in tags):
+        if not any(_is_same_tag(self.tag, other, self.ignore_case) for other in tags):
             return []
         key, value = _tag_property(note)
         members = value if isinstance(value, list) else tags
-        left = [member for member in members if not _same_tag(self.tag, str(member), self.ignore_case)]
-        removed = [lambda: _items_removed(note, key, self.tag, self.ignore_case)] if left else []
-        return [_set(note, key, left, before=removed)]
+        left = [member for member in members if not _is_same_tag(self.tag, str(member), self.ignore_case)]
+        removed = _remove_items(note, key, self.tag, self.ignore_case) if left else ()
+        return [_set_property(note, key, left, first=removed)]
 
 
-_Way = Callable[[], Splice | None]
-
-
-def _set(
-    note: Note, key: str, value: Any, style: ListStyle | None = None, apart: bool = False, before: Sequence[_Way] = ()
+def _set_property(
+    note: Note, key: str, value: Any, style: ListStyle | None = None, apart: bool = False, first: Iterable[Splice] = ()
 ) -> Splice:
-    """The splice that gives `key` this value. `before`: other ways to come to it, in YAML, which are tried first."""
+    """The splice that gives `key` this value. `first`: splices to try before its lines are written anew, in YAML."""
     value = list(value) if isinstance(value, tuple) else value
-    ways: list[_Way] = [lambda: _json_set(note, key, value)]
-    if not _is_json(note):
-        plain, quoted = (partial(_written, note, key, value, style, apart, quoted) for quoted in (False, True))
-        ways = [*before, plain, quoted]
-    return _checked(note, {**note.frontmatter.properties, key: value}, ways)
+    written = (_write_entry(note, key, value, style, apart, quoted) for quoted in (False, True))
+    candidates = _set_in_json(note, key, value) if _is_json(note) else chain(first, written)
+    return _choose_splice(note, {**note.frontmatter.properties, key: value}, candidates)
 
 
-def _same_tag(one: str, other: str, ignore_case: bool) -> bool:
+def _is_same_tag(one: str, other: str, ignore_case: bool) -> bool:
     one, other = one.strip().removeprefix("#"), other.strip().removeprefix("#")
     return one.casefold() == other.casefold() if ignore_case else one == other
 
@@ -118,7 +113,7 @@ def _tag_property(note: Note) -> tuple[str, Any]:
 # ---- certainty ----------------------------------------------------------------------------------------
 
 
-def _readable(text: str, path: NotePath) -> Note:
+def _parse_readable(text: str, path: NotePath) -> Note:
     note = parse_without_body(path, text)
     if note.frontmatter.problem is not None:
         raise Invalid(
@@ -130,11 +125,17 @@ def _readable(text: str, path: NotePath) -> Note:
     return note
 
 
-def _checked(note: Note, wanted: Mapping[str, Any], ways: Iterable[_Way]) -> Splice:
-    """The first way after which exactly the wanted properties are read."""
-    for way in ways:
-        splice = way()
-        if splice is not None and _same(_read(note, splice), wanted):
+def _choose_splice(note: Note, wanted: Mapping[str, Any], candidates: Iterable[Splice]) -> Splice:
+    """The first splice after which exactly the wanted properties are read. Candidates are made as they are tried."""
+    front = note.frontmatter
+    for splice in candidates:
+        if front.present:
+            text = apply_splices(note.text, [splice])
+            inner = text[front.inner_start : front.inner_end + len(text) - len(note.text)].replace("\r\n", "\n")
+        else:
+            inner = splice.new.replace("\r\n", "\n").removeprefix("---\n").rpartition("---\n")[0]
+        properties, problem = read_properties(inner)
+        if problem is None and _is_same(properties, wanted):
             return splice
     raise Invalid(
         f"this cannot be written into the frontmatter of {note.path} without changing the rest of it",
@@ -144,33 +145,22 @@ def _checked(note: Note, wanted: Mapping[str, Any], ways: Iterable[_Way]) -> Spl
     )
 
 
-def _read(note: Note, splice: Splice) -> Mapping[str, Any] | None:
-    text = apply_splices(note.text, [splice])
-    front = note.frontmatter
-    if not front.present:
-        inner = splice.new.replace("\r\n", "\n").removeprefix("---\n").rpartition("---\n")[0]
-    else:
-        inner = text[front.inner_start : front.inner_end + len(text) - len(note.text)].replace("\r\n", "\n")
-    properties, problem = read_properties(inner)
-    return properties if problem is None else None
-
-
-def _same(one: Any, other: Any) -> bool:
+def _is_same(one: Any, other: Any) -> bool:
     """Equality that tells true from 1 and 1 from 1.0."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return list(one) == list(other) and all(_same(one[key], other[key]) for key in one)
+        return list(one) == list(other) and all(_is_same(one[key], other[key]) for key in one)
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(_same, one, other))
+        return len(one) == len(other) and all(map(_is_same, one, other))
     return type(one) is type(other) and (one == other or (one != one and other != other))
 
 
 # ---- YAML ---------------------------------------------------------------------------------------------
 
 
-def _written(note: Note, key: str, value: Any, style: ListStyle | None, apart: bool, quoted: bool) -> Splice:
+def _write_entry(note: Note, key: str, value: Any, style: ListStyle | None, apart: bool, quoted: bool) -> Splice:
     front, end = note.frontmatter, line_ending(note.text)
-    region = _region(note, key)
-    style = style or (_style(note.text[slice(*region)]) if region else None) or "block"
+    region = _find_lines(note, key)
+    style = style or (_find_style(note.text[slice(*region)]) if region else None) or "block"
     entry = yaml_entry(key, value, style, quoted=quoted).replace("\n", end) + end
     if region:
         return Splice(*region, entry)
@@ -180,7 +170,7 @@ def _written(note: Note, key: str, value: Any, style: ListStyle | None, apart: b
     return Splice(front.end, front.end, f"---{end}{entry}---{end}{gap}")
 
 
-def _region(note: Note, key: str) -> tuple[int, int] | None:
+def _find_lines(note: Note, key: str) -> tuple[int, int] | None:
     """The lines of a key: from its own to before the next key, without blank lines and comments that follow."""
     if not note.frontmatter.present:
         return None
@@ -189,25 +179,22 @@ def _region(note: Note, key: str) -> tuple[int, int] | None:
         found = _KEY.match(note.text, first, last)
         if found and start >= 0:
             break
-        if found and _key_text(found["key"]) == key:
+        name = found["key"] if found else ""
+        if name[:1] == "'":
+            name = name[1:-1].replace("''", "'")
+        elif name[:1] == '"':
+            try:
+                name = str(json.loads(name))
+            except ValueError:
+                name = name[1:-1]
+        if found and name == key:
             start, end = first, last
         elif start >= 0 and not _BLANK_OR_COMMENT.fullmatch(note.text, first, last):
             end = last
     return (start, end) if start >= 0 else None
 
 
-def _key_text(written: str) -> str:
-    if written[0] == "'":
-        return written[1:-1].replace("''", "'")
-    if written[0] == '"':
-        try:
-            return str(json.loads(written))
-        except ValueError:
-            return written[1:-1]
-    return written
-
-
-def _style(region: str) -> ListStyle | None:
+def _find_style(region: str) -> ListStyle | None:
     first, _, rest = region.partition("\n")
     if re.search(r":[ \t]+[\[{]", first):
         return "flow"
@@ -215,34 +202,36 @@ def _style(region: str) -> ListStyle | None:
     return None if item is None else "block" if item["indent"] else "flush"
 
 
-def _region_removed(note: Note, key: str) -> Splice | None:
-    region = _region(note, key)
-    return Splice(*region, "") if region else None
+def _remove_lines(note: Note, key: str) -> Iterator[Splice]:
+    region = _find_lines(note, key)
+    if region:
+        yield Splice(*region, "")
 
 
-def _item_added(note: Note, key: str, tag: str) -> Splice | None:
-    region = _region(note, key)
+def _add_item(note: Note, key: str, tag: str) -> Iterator[Splice]:
+    region = _find_lines(note, key)
     if region is None:
-        return None
+        return
     text, end = note.text[slice(*region)], line_ending(note.text)
-    if _style(text) == "flow":
-        place = region[0] + text.rfind("]")
-        return Splice(place, place, ", " + yaml_item(tag, inside=True)) if "]" in text else None
-    items = list(_ITEM.finditer(text))
-    return Splice(region[1], region[1], f"{items[-1]['indent']}- {yaml_item(tag)}{end}") if items else None
+    if _find_style(text) == "flow":
+        if "]" in text:
+            place = region[0] + text.rfind("]")
+            yield Splice(place, place, ", " + yaml_item(tag, inside=True))
+    elif items := list(_ITEM.finditer(text)):
+        yield Splice(region[1], region[1], f"{items[-1]['indent']}- {yaml_item(tag)}{end}")
 
 
-def _items_removed(note: Note, key: str, tag: str, ignore_case: bool) -> Splice | None:
-    region = _region(note, key)
+def _remove_items(note: Note, key: str, tag: str, ignore_case: bool) -> Iterator[Splice]:
+    region = _find_lines(note, key)
     if region is None:
-        return None
+        return
     kept = ""
     for first, last in line_spans(note.text, *region):
         item = _ITEM.match(note.text, first, last)
         value = re.sub(r"[ \t]+#.*", "", item["value"]).strip("\"'") if item else None
-        if value is None or not _same_tag(tag, value, ignore_case):
+        if value is None or not _is_same_tag(tag, value, ignore_case):
             kept += note.text[first:last]
-    return Splice(*region, kept)
+    yield Splice(*region, kept)
 
 
 # ---- JSON ---------------------------------------------------------------------------------------------
@@ -257,39 +246,39 @@ def _json_members(note: Note) -> list[tuple[str, int, int, int]]:
     text, decode = note.text, json.JSONDecoder().raw_decode
     members, place = [], text.index("{", note.frontmatter.inner_start) + 1
     try:
-        while (start := _after_blanks(text, place)) >= 0 and text[start] != "}":
+        while (start := _skip_blanks(text, place)) >= 0 and text[start] != "}":
             key, place = decode(text, start)
-            value = _after_blanks(text, text.index(":", place) + 1)
+            value = _skip_blanks(text, text.index(":", place) + 1)
             _, place = decode(text, value)
             members.append((str(key), start, value, place))
-            place = _after_blanks(text, place)
+            place = _skip_blanks(text, place)
             place += text[place] == ","
     except (ValueError, IndexError):
         return []
     return members
 
 
-def _after_blanks(text: str, place: int) -> int:
+def _skip_blanks(text: str, place: int) -> int:
     while text[place] in " \t\r\n":
         place += 1
     return place
 
 
-def _json_set(note: Note, key: str, value: Any) -> Splice | None:
+def _set_in_json(note: Note, key: str, value: Any) -> Iterator[Splice]:
     members = _json_members(note)
     written = json.dumps(value, ensure_ascii=False)
     for name, _, start, end in members:
         if name == key:
-            return Splice(start, end, written)
+            yield Splice(start, end, written)
+            return
     place = members[-1][3] if members else note.text.index("{", note.frontmatter.inner_start) + 1
-    return Splice(place, place, f"{', ' if members else ''}{json.dumps(key, ensure_ascii=False)}: {written}")
+    yield Splice(place, place, f"{', ' if members else ''}{json.dumps(key, ensure_ascii=False)}: {written}")
 
 
-def _json_remove(note: Note, key: str) -> Splice | None:
+def _remove_from_json(note: Note, key: str) -> Iterator[Splice]:
     members = _json_members(note)
     for place, (name, start, _, end) in enumerate(members):
         if name == key and place + 1 < len(members):
-            return Splice(start, members[place + 1][1], "")
-        if name == key:
-            return Splice(members[place - 1][3] if place else start, end, "")
-    return None
+            yield Splice(start, members[place + 1][1], "")
+        elif name == key:
+            yield Splice(members[place - 1][3] if place else start, end, "")

@@ -17,8 +17,7 @@ def require_section(note: Note, wanted: str, rule: HeadingRule = HeadingRule.OBS
     found = find_section(note, wanted, rule)
     if found is None:
         texts = list(dict.fromkeys(heading.text for heading in note.headings))
-        nearest = [*get_close_matches(wanted, texts, 3, 0.4), *texts]
-        nearest = list(dict.fromkeys(nearest))[:3]
+        nearest = list(dict.fromkeys([*get_close_matches(wanted, texts, 3, 0.4), *texts]))[:3]
         hint = "headings here: " + ", ".join(nearest) if nearest else "it has no headings"
         raise NotFound(
             f"no section {wanted!r} in {note.path}", hint=hint, what="section", path=note.path, nearest=nearest
@@ -36,7 +35,7 @@ class ReplaceSection(Edit):
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
         section = require_section(parse(path, text), self.section, self.rule)
-        end = section.end if self.text.endswith(("\n\n", "\n\r\n")) else _last_text(text, section)
+        end = section.end if self.text.endswith(("\n\n", "\n\r\n")) else _find_text_end(text, section)
         return [splice_lines(text, section.body, self.text, end) if self.text else Splice(section.body, end, "")]
 
 
@@ -55,9 +54,13 @@ class AppendToSection(Edit):
     def splices(self, text: str, path: NotePath) -> list[Splice]:
         note = parse(path, text)
         if self.create and find_section(note, self.section, self.rule) is None:
-            return [_new_section(text, self.create, self.section, self.text)]
+            end, body = line_ending(text), text.removeprefix("\ufeff")
+            gap = "" if not body or body.endswith(end * 2) else end if body.endswith("\n") else end * 2
+            heading = "#" * self.create + " " + self.section.lstrip("# ").strip() + end
+            closing = "" if self.text.endswith("\n") else end
+            return [Splice(len(text), len(text), gap + heading + self.text + closing)]
         section = require_section(note, self.section, self.rule)
-        return [splice_lines(text, _last_text(text, section), self.text)] if self.text else []
+        return [splice_lines(text, _find_text_end(text, section), self.text)] if self.text else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +88,10 @@ class DeleteSection(Edit):
         return [Splice(section.start, section.end, "")]
 
 
-def _last_text(text: str, section: Section) -> int:
+def _find_text_end(text: str, section: Section) -> int:
     """After the last line of a section that is not blank; the heading itself is the first."""
     last = section.body
     for start, end in line_spans(text, section.body, section.end):
         if text[start:end].strip():
             last = end
     return last
-
-
-def _new_section(text: str, level: int, name: str, content: str) -> Splice:
-    end = line_ending(text)
-    heading = "#" * level + " " + name.lstrip("# ").strip() + end
-    body = text.removeprefix("\ufeff")
-    gap = "" if not body or body.endswith((end * 2,)) else end if body.endswith("\n") else end * 2
-    closing = "" if content.endswith("\n") else end
-    return Splice(len(text), len(text), gap + heading + content + closing)
