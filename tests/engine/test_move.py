@@ -10,7 +10,7 @@ import pytest
 from notewright.engine.changes.history import list_changes, undo
 from notewright.engine.check import check
 from notewright.engine.find.links import incoming
-from notewright.engine.move import NotesRead, delete_marked, move, rename_heading, rename_tag
+from notewright.engine.move import PlanReader, delete_marked, move, rename_heading, rename_tag
 from notewright.errors import Exists, Forbidden, Invalid, NotFound, ReadOnly
 from notewright.ledger.base import ChangeQuery
 from notewright.notes.links.resolve import STEM
@@ -186,8 +186,8 @@ def test_a_note_that_vanishes_before_its_heading_is_renamed_is_missing_and_no_ot
 ) -> None:
     ws = workspace({"A.md": "# Old\n", "B.md": "# Old\n[[A#Old]]"})
     ws.follower.wait_for_all(10)
-    there = NotesRead.read
-    monkeypatch.setattr(NotesRead, "read", lambda self, paths: there(self, [path for path in paths if path != "A.md"]))
+    there = PlanReader.read
+    monkeypatch.setattr(PlanReader, "read", lambda self, paths: there(self, [path for path in paths if path != "A.md"]))
     with pytest.raises(NotFound):
         rename_heading(ws, NotePath("A.md"), "Old", "New")
     assert texts(tmp_path / "Main") == {"A.md": "# Old\n", "B.md": "# Old\n[[A#Old]]"}

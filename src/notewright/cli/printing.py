@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # printing a hit must not load what a rename needs
     from notewright.engine.find.grep import Matches
     from notewright.engine.find.links import LinkReport
     from notewright.engine.find.search import Hits
-    from notewright.engine.move import RenamedInside
+    from notewright.engine.move import RenameReport
     from notewright.engine.workspace import Workspace
     from notewright.errors import Problem
     from notewright.ledger.base import Change
@@ -131,7 +131,7 @@ def print_links(report: LinkReport, args: argparse.Namespace) -> None:
 # ---- changing -----------------------------------------------------------------------------------------
 
 
-def print_renamed(done: RenamedInside, names: tuple[str, str], thing: str, args: argparse.Namespace) -> None:
+def print_renamed(done: RenameReport, names: tuple[str, str], thing: str, args: argparse.Namespace) -> None:
     """`thing` is what was counted in each file: links follow, tags are renamed themselves."""
     files = [(path, count) for path, count in done.files if count]
     total = sum(count for _, count in files)

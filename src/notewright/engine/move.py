@@ -4,7 +4,7 @@ The plan is made under the store's lock from what the notes hold at that moment,
 processes wrote in between is missed. Hidden notes are rewritten like all others, and not named.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -32,7 +32,7 @@ CANVASES = (".canvas", ".base")
 
 
 @dataclass(frozen=True, slots=True)
-class RenamedInside:
+class RenameReport:
     """Which notes changed (those the caller may see), with how many links or tags in each."""
 
     files: tuple[tuple[NotePath, int], ...]  # as they are called afterwards
@@ -44,14 +44,14 @@ class RenamedInside:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved(RenamedInside):
+class MoveReport(RenameReport):
     """What moved, and which notes' links followed."""
 
     old: NotePath
     new: NotePath
 
 
-class NotesRead:
+class PlanReader:
     """Files read once for a plan."""
 
     def __init__(self, ws: Workspace) -> None:
@@ -87,7 +87,7 @@ def move(
     dry_run: bool = False,
     policy: LinkPolicy = OBSIDIAN,
     portable: bool = True,
-) -> Moved:
+) -> MoveReport:
     """Move a note, an attachment or a folder; `new` ending in `/` is a folder to move into.
 
     `portable`: the new name must work on every system and have no twin but for case.
@@ -97,9 +97,8 @@ def move(
     planned: list[tuple[Mapping[NotePath, NotePath], tuple[RewrittenFile, ...]]] = []
 
     def make() -> Plan:
-        moves = _moves(ws, old, new)
-        _refuse(ws, old, moves, portable)
-        plan, rewritten = _plan(ws, moves, policy, f"moved {old} to {_top(old, moves)}")
+        moves = _plan_paths(ws, old, new, portable)
+        plan, rewritten = _plan(ws, moves, policy, f"moved {old} to {_new_name(old, moves)}")
         planned[:] = [(moves, rewritten)]
         return plan
 
@@ -108,11 +107,16 @@ def move(
     change_id = None if dry_run else commit_indexed(ws, make).id
     ((moves, rewritten),) = planned
     files = tuple((one.after, one.links) for one in rewritten if ws.access.sees(one.after))
-    return Moved(files, change_id, old, _top(old, moves))
+    return MoveReport(files, change_id, old, _new_name(old, moves))
 
 
-def _refuse(ws: Workspace, old: NotePath, moves: Mapping[NotePath, NotePath], portable: bool) -> None:
-    """Say no where something may not move, or not there."""
+def _plan_paths(ws: Workspace, old: NotePath, new: str, portable: bool) -> dict[NotePath, NotePath]:
+    """The new path of every file that moves. Refuses what may not move, or not there."""
+    moves = plan_moves(old, _with_extension(ws, old, new.strip()), _list_files(ws, old))
+    if all(source == target for source, target in moves.items()):
+        raise Invalid(f"{old} is there already", hint="give another name or folder", what="to")
+    # folders that move as a whole may change their spelling; others hold what stays
+    whole = {folder for folder in _parent_folders(moves) if f"{folder}/".startswith(f"{old}/")}
     for source, target in moves.items():
         if portable and (problem := name_problem(target)):
             raise Invalid(f"{target!r} cannot be a name: {problem}", hint="choose another name", what="to")
@@ -121,46 +125,32 @@ def _refuse(ws: Workspace, old: NotePath, moves: Mapping[NotePath, NotePath], po
         if target not in moves and exists(ws, target):
             raise Exists(f"{target} is there already", hint="choose another name", path=target)
         if portable:
-            # folders that move as a whole may change their spelling; others hold what stays
-            whole = {folder for folder in _folders(moves) if f"{folder}/".startswith(f"{old}/")}
             refuse_twin(ws, target, but_for=frozenset(moves) | whole)
-
-
-def _moves(ws: Workspace, old: NotePath, new: str) -> dict[NotePath, NotePath]:
-    target = _with_extension(ws, old, new.strip())
-    moves = plan_moves(old, target, _known(ws, old))
-    if all(source == place for source, place in moves.items()):
-        raise Invalid(f"{old} is there already", hint="give another name or folder", what="to")
     return moves
 
 
-def _known(ws: Workspace, old: NotePath) -> list[NotePath]:
-    """The file itself, or everything in the folder."""
+def _list_files(ws: Workspace, old: NotePath) -> list[NotePath]:
+    """The file itself, or every file in the folder and its sub-folders. Unlike a listing of the store, this raises
+    where a folder cannot be read: nothing of a folder that moves is left behind unseen."""
     try:
         kind = ws.store.stat(old).kind
     except NotFound:
         raise missing_note_error(ws, old) from None
     if kind != "folder":
         return [old]
-    below = list(_below(ws, old))
-    if not below:
+    folders, files = [old], list[NotePath]()
+    while folders:
+        for entry in ws.store.children(folders.pop()):
+            if entry.kind == "folder":
+                folders.append(entry.path)
+            elif not is_folder(entry):
+                files.append(entry.path)
+    if not files:
         raise Invalid(f"the folder {old} holds no files", hint="there is nothing to move", what="from")
-    if not all(ws.access.sees(path) for path in below):
+    if not all(ws.access.sees(path) for path in files):
         hint = "move the notes you see one by one"
         raise Forbidden(f"moving the folder {old} as a whole is not allowed", hint=hint, path=old, by="rule")
-    return below
-
-
-def _below(ws: Workspace, folder: str) -> Iterator[NotePath]:
-    """Every file in a folder and its sub-folders, as they are at this moment. Unlike a listing of the store, this says
-    no where a folder cannot be read: nothing of a folder that moves is left behind unseen."""
-    left = [folder]
-    while left:
-        for entry in ws.store.children(left.pop()):
-            if entry.kind == "folder":
-                left.append(entry.path)
-            elif not is_folder(entry):
-                yield entry.path
+    return files
 
 
 def _with_extension(ws: Workspace, old: NotePath, new: str) -> str:
@@ -173,7 +163,7 @@ def _with_extension(ws: Workspace, old: NotePath, new: str) -> str:
     return target if ws.store.stat(old).kind == "folder" else f"{target}.{old.rpartition('.')[2]}"
 
 
-def _folders(paths: Iterable[NotePath]) -> frozenset[str]:
+def _parent_folders(paths: Iterable[NotePath]) -> frozenset[str]:
     """Every folder on the way to these files."""
     found: set[str] = set()
     for path in paths:
@@ -184,16 +174,16 @@ def _folders(paths: Iterable[NotePath]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _top(old: NotePath, moves: Mapping[NotePath, NotePath]) -> NotePath:
-    """Where the named thing is afterwards: the file, or the folder."""
+def _new_name(old: NotePath, moves: Mapping[NotePath, NotePath]) -> NotePath:
+    """The new name of the file or folder that was to move."""
     if old in moves:
         return moves[old]
     source, target = next(iter(moves.items()))
     return NotePath(target[: len(target) - (len(source) - len(old))])
 
 
-def _linking(ws: Workspace, keys: Iterable[str]) -> list[NotePath]:
-    """Notes that may link to what bears these keys."""
+def _find_linking(ws: Workspace, keys: Iterable[str]) -> list[NotePath]:
+    """Notes that may link to files with these keys."""
     keys = list(keys)
     return [*(row.source for row in ws.index.links_toward(keys)), *find_costly_notes_with(ws, keys)]
 
@@ -201,8 +191,8 @@ def _linking(ws: Workspace, keys: Iterable[str]) -> list[NotePath]:
 def _plan(
     ws: Workspace, moves: Mapping[NotePath, NotePath], policy: LinkPolicy, summary: str
 ) -> tuple[Plan, tuple[RewrittenFile, ...]]:
-    texts = NotesRead(ws)
-    linking = _linking(ws, affected_keys(moves))
+    texts = PlanReader(ws)
+    linking = _find_linking(ws, affected_keys(moves))
     canvases = [filed.path for filed in ws.index.select(Selection(notes_only=False, suffixes=CANVASES))[0]]
     texts.read([*moves, *linking, *canvases])
     rewritten = plan_rename(moves, ws.index, texts.notes([*moves, *linking]), texts.texts(canvases), policy)
@@ -215,7 +205,11 @@ def _plan(
     for one in rewritten:
         if one.before not in moves:
             steps.append(Put(one.before, new_texts[one.before], texts.stored[one.before]))
-    emptied = tuple(sorted(_folders(moves) - _folders(moves.values()), key=len, reverse=True)) if len(moves) > 1 else ()
+    emptied = (
+        tuple(sorted(_parent_folders(moves) - _parent_folders(moves.values()), key=len, reverse=True))
+        if len(moves) > 1
+        else ()
+    )
     return Plan(tuple(steps), summary, emptied=emptied), rewritten
 
 
@@ -234,10 +228,10 @@ def delete_marked(
     def make() -> Plan:
         place = trash_place(ws, path)
         places[:] = [place]
-        texts = NotesRead(ws)
+        texts = PlanReader(ws)
         means = resolver(ws, policy)
         steps: list[Put | Drop] = []
-        for note in texts.notes(source for source in _linking(ws, name_keys(path)) if source != path):
+        for note in texts.notes(source for source in _find_linking(ws, name_keys(path)) if source != path):
             splices = [
                 Splice(link.target_start, link.target_end, mark(note.text[link.target_start : link.target_end]))
                 for link in note.links
@@ -262,7 +256,7 @@ def delete_marked(
 # ---- inside notes -------------------------------------------------------------------------------------
 
 
-def rename_heading(ws: Workspace, path: NotePath, old: str, new: str, *, dry_run: bool = False) -> RenamedInside:
+def rename_heading(ws: Workspace, path: NotePath, old: str, new: str, *, dry_run: bool = False) -> RenameReport:
     """A heading, and every link to it in all notes."""
     ws.access.may_see(path)
     admit(ws, path, 0)
@@ -275,56 +269,56 @@ def rename_heading(ws: Workspace, path: NotePath, old: str, new: str, *, dry_run
         return plan_heading(notes[0], old, new, ws.index, notes)
 
     summary = f"renamed the heading {old!r} of {path} to {new!r}"
-    return _commit(ws, summary, lambda: [path, *_linking(ws, name_keys(path))], plan, dry_run)
+    return _rewrite_notes(ws, summary, lambda: [path, *_find_linking(ws, name_keys(path))], plan, dry_run)
 
 
-def rename_tag(ws: Workspace, old: str, new: str, *, dry_run: bool = False) -> RenamedInside:
+def rename_tag(ws: Workspace, old: str, new: str, *, dry_run: bool = False) -> RenameReport:
     """A tag with its children, in text and properties of every note the caller sees; all of them must be writable."""
     old, new = old.strip().removeprefix("#"), new.strip().removeprefix("#")
     wait_for_links(ws)
 
-    def bearing() -> list[NotePath]:
-        found = _tagged(ws, old)
+    def find_paths() -> list[NotePath]:
+        found = _find_tagged(ws, old)
         if not found:
-            near = nearest_tags(ws, old)
+            near = find_nearest_tags(ws, old)
             hint = f"nearest: {', '.join('#' + tag for tag in near)}" if near else "there are no tags"
             raise NotFound(f"no note has the tag #{old}", hint=hint, what="tag", tag=old, nearest=near)
         for path in found:
             admit(ws, path, 0)
         return found
 
-    return _commit(ws, f"renamed #{old} to #{new}", bearing, lambda notes: plan_tag(notes, old, new), dry_run)
+    return _rewrite_notes(ws, f"renamed #{old} to #{new}", find_paths, lambda notes: plan_tag(notes, old, new), dry_run)
 
 
-def tagged(ws: Workspace, tag: str) -> list[NotePath]:
-    """The notes a caller sees with this tag or one below it."""
+def find_tagged(ws: Workspace, tag: str) -> list[NotePath]:
+    """The notes the caller sees with this tag or one below it."""
     wait_for_links(ws)
-    return _tagged(ws, tag)
+    return _find_tagged(ws, tag)
 
 
-def _tagged(ws: Workspace, tag: str) -> list[NotePath]:
-    bearing = Selection(tag_tree=tag, visible=ws.access.visibility)
-    return [filed.path for filed in ws.index.select(bearing)[0]] if tag.strip("#") else []
+def _find_tagged(ws: Workspace, tag: str) -> list[NotePath]:
+    notes = Selection(tag_tree=tag, visible=ws.access.visibility)
+    return [filed.path for filed in ws.index.select(notes)[0]] if tag.strip("#") else []
 
 
-def nearest_tags(ws: Workspace, tag: str, count: int = 3) -> list[str]:
+def find_nearest_tags(ws: Workspace, tag: str, count: int = 3) -> list[str]:
     """The tags most like this one, else the first there are."""
     there = {tag_key(name): name for name in ws.index.tags(visible=ws.access.visibility)}
     near = get_close_matches(tag_key(tag), there, count, 0.5) or list(there)
     return [there[key] for key in near[:count]]
 
 
-def _commit(
+def _rewrite_notes(
     ws: Workspace,
     summary: str,
     paths: Callable[[], Iterable[NotePath]],
     plan: Callable[[list[Note]], Iterable[RewrittenFile]],
     dry_run: bool,
-) -> RenamedInside:
+) -> RenameReport:
     files: list[tuple[NotePath, int]] = []
 
     def make() -> Plan:
-        texts = NotesRead(ws)
+        texts = PlanReader(ws)
         notes = texts.notes(paths())
         rewritten = list(plan(notes))
         files[:] = [(one.before, one.links) for one in rewritten]
@@ -334,4 +328,4 @@ def _commit(
     if dry_run:
         make()
     change_id = None if dry_run else commit_indexed(ws, make).id
-    return RenamedInside(tuple(file for file in files if ws.access.sees(file[0])), change_id)
+    return RenameReport(tuple(file for file in files if ws.access.sees(file[0])), change_id)

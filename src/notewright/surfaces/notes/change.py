@@ -7,7 +7,7 @@ from notewright.engine.changes.history import Undone, undo_since
 from notewright.engine.changes.history import undo as undo_change
 from notewright.engine.changes.plan import Drop
 from notewright.engine.daily import append_daily, daily_note, parse_date, today
-from notewright.engine.move import RenamedInside, nearest_tags, rename_heading, rename_tag, tagged
+from notewright.engine.move import RenameReport, find_nearest_tags, find_tagged, rename_heading, rename_tag
 from notewright.engine.move import move as move_note
 from notewright.engine.read import exists, folder_path, read
 from notewright.engine.workspace import Workspace
@@ -182,7 +182,7 @@ def move(call: Call, args: Args) -> str:
     return _report_move(places, ws, first, report, "link", dry_run)
 
 
-def _report_move(places: Places, ws: Workspace, first: str, report: RenamedInside, thing: str, dry_run: bool) -> str:
+def _report_move(places: Places, ws: Workspace, first: str, report: RenameReport, thing: str, dry_run: bool) -> str:
     """The outcome, each file with how much changed in it, and the line that takes it back."""
     counts = sorted((path, count) for path, count in report.files if count)
     lines = [first, *(f"{places.show(ws, path)}: {words.amount(count, thing)}" for path, count in counts)]
@@ -213,14 +213,14 @@ def _tag_place(places: Places, raw: str) -> tuple[Workspace, str]:
     """The workspace whose tag is meant: the one named, else the one that has it."""
     if not places.several or not raw.startswith("#"):
         return places.split(raw)
-    having = [ws for ws in places.call.workspaces if tagged(ws, raw[1:])]
+    having = [ws for ws in places.call.workspaces if find_tagged(ws, raw[1:])]
     if len(having) == 1:
         return having[0], raw
     if having:
         names = [f"{ws.name}/{raw}" for ws in having]
         said = f"{raw} is a tag in {len(having)} workspaces: {', '.join(names)}"
         raise Ambiguous(said, hint="give one of these", what="tag", candidates=names)
-    near = [f"{ws.name}/#{tag}" for ws in places.call.workspaces for tag in nearest_tags(ws, raw[1:], 1)]
+    near = [f"{ws.name}/#{tag}" for ws in places.call.workspaces for tag in find_nearest_tags(ws, raw[1:], 1)]
     hint = f"nearest: {', '.join(near[:3])}" if near else "there are no tags"
     raise NotFound(f"no note has the tag {raw}", hint=hint, what="tag", nearest=near[:3])
 

@@ -11,7 +11,7 @@ from notewright.engine.find.context import ContextPack, Passage
 from notewright.engine.find.grep import LineMatch
 from notewright.engine.find.links import ResolvedLink
 from notewright.engine.find.search import Hit, Hits
-from notewright.engine.move import Moved, RenamedInside
+from notewright.engine.move import MoveReport, RenameReport
 from notewright.engine.read import Reading
 from notewright.ledger.base import Change
 from notewright.notes.edits.diff import compare_lines
@@ -247,14 +247,14 @@ def undo_line(change_id: str | None) -> str:
     return f'Undo: undo(change="{change_id}")' if change_id else "Nothing changed."
 
 
-def moved(report: Moved, shown: tuple[str, str], dry_run: bool) -> str:
+def moved(report: MoveReport, shown: tuple[str, str], dry_run: bool) -> str:
     verb = "Would move" if dry_run else "Moved"
     where = f"{amount(report.count, 'link')} in {amount(len(report.files), 'file')}"
     links = f"; {where} {'would follow' if dry_run else 'followed'}" if report.count else "; no links to rewrite"
     return f"{verb} {shown[0]} to {shown[1]}{links}."
 
 
-def renamed(report: RenamedInside, what: str, thing: str, dry_run: bool) -> str:
+def renamed(report: RenameReport, what: str, thing: str, dry_run: bool) -> str:
     """A tag or a heading has another name; `thing` is what was counted in each file."""
     files = sum(count > 0 for _, count in report.files)
     where = f"{amount(report.count, thing)} in {amount(files, 'file')}" if report.count else f"no {thing}s to rewrite"
