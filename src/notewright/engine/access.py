@@ -1,4 +1,4 @@
-"""Who may see and change what: decided here, once, for every question the engine is asked."""
+"""Who may see and change what: the one place that decides it for the whole engine."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -17,7 +17,7 @@ class Access:
     read_only: bool = False
     hide: tuple[str, ...] = ()  # absent from every answer
     write_under: tuple[str, ...] = field(default=("**",))  # agents may write only here
-    outer: "Access | None" = None  # rules that hold as well for what is written
+    outer: "Access | None" = None  # rules that also apply to writing
 
     @cached_property
     def visibility(self) -> Visibility:
@@ -26,7 +26,7 @@ class Access:
 
     @cached_property
     def path_test(self) -> PathTest | None:
-        """Does a caller see this path? None: every one that the index holds."""
+        """Whether a caller sees a path; None: every path that the index holds."""
         return self.visibility.test
 
     @cached_property
@@ -34,7 +34,7 @@ class Access:
         return tuple(compile_glob(pattern) for pattern in self.write_under)
 
     def sees(self, path: str) -> bool:
-        """Dot segments are outside the workspace for everybody; hidden notes for this caller."""
+        """Whether this caller sees a path. Dot segments are outside the workspace for everybody."""
         if path.startswith(".") or "/." in path:
             return False
         return self.path_test is None or self.path_test(path)
@@ -44,25 +44,23 @@ class Access:
             raise NotFound(f"there is no {path}", what="note", path=path)
 
     def may_write(self, path: NotePath) -> None:
-        """Refused in words that do not tell whether something hidden is there."""
+        """Raise Forbidden or ReadOnly, in words that do not tell whether something hidden is there."""
         if self.outer is not None:
             self.outer.may_write(path)
         if self.read_only:
             raise ReadOnly("this workspace is read-only", hint="ask its owner to allow writing", path=path)
         if not self.sees(path) or not any(allows(path) for allows in self._writable):
-            raise Forbidden(f"writing to {path} is not allowed", hint=self._where(), path=path, by="rule")
+            hint = "write under " + " or ".join(self.write_under)
+            if self.write_under == ("**",):
+                hint = "names beginning with a dot and hidden folders are out of reach"
+            raise Forbidden(f"writing to {path} is not allowed", hint=hint, path=path, by="rule")
 
     @property
     def writes_all(self) -> bool:
-        """Nothing is forbidden to this caller that could be allowed to anybody."""
+        """Whether this caller may write wherever anybody may."""
         outer_all = self.outer is None or self.outer.writes_all
         return outer_all and not self.read_only and not self.hide and self.write_under == ("**",)
 
-    def _where(self) -> str:
-        if self.write_under == ("**",):
-            return "names beginning with a dot and hidden folders are out of reach"
-        return "write under " + " or ".join(self.write_under)
-
     def narrowed(self, other: "Access") -> "Access":
-        """Both sets of rules at once."""
+        """These rules, restricted by the others."""
         return Access(self.read_only or other.read_only, self.hide + other.hide, other.write_under, outer=self)
