@@ -44,9 +44,9 @@ def check(ws: Workspace) -> list[Finding]:
             found.append(Finding("alias", path, None, f"the alias {alias!r} is also that of {visible[0]}"))
     files, _ = ws.index.select(Selection(notes_only=True, visible=ws.access.visibility))
     found += [Finding("content", file.path, None, file.problem) for file in files if file.problem]
-    for path, why in ws.store.unlisted_files():
-        if ws.access.sees("/".join(part for part in path.split("/") if part not in (".", ".."))):  # no hidden names
-            found.append(Finding("file", path, None, why))
+    for odd in ws.store.unlisted_files():
+        if ws.access.sees("/".join(part for part in odd.path.split("/") if part not in (".", ".."))):  # no hidden names
+            found.append(Finding("file", odd.path, None, odd.why))
     return sorted(found, key=lambda finding: (finding.path, finding.line or 0, finding.kind))
 
 
@@ -124,8 +124,7 @@ class UnlinkedMention(NamedTuple):
 
 @from_snapshot
 def mentions(ws: Workspace, path: NotePath) -> list[UnlinkedMention]:
-    """Find lines that name this note, or an alias of it, in notes that do not link to it; MAX_MENTIONS and a few
-    more."""
+    """Find lines that name this note, or an alias of it, in notes that do not link to it; bounded."""
     linked = {path, *(link.source for link in incoming(ws, path, lines=False))}
     names = dict.fromkeys(name for name in (path.stem, *read(ws, path).note.aliases) if len(name.strip()) > 1)
     found: dict[tuple[NotePath, int], UnlinkedMention] = {}
