@@ -81,7 +81,7 @@ def test_a_renewed_certificate_is_shown_to_whoever_comes_next(tmp_path: Path) ->
     with served(opened) as port:
         before = shaken(port, given)
         certificate(tmp_path)  # new files of the same name
-        opened.reload(given)
+        tls.reload(opened, given)
         with shaken(port, given) as after:
             assert after.getpeercert(True) != before.getpeercert(True)
         before.close()
@@ -95,7 +95,7 @@ def test_half_of_a_new_pair_leaves_the_old_certificate_in_use(tmp_path: Path) ->
     certificate(tmp_path, "other")
     os.replace(tmp_path / "other.pem", given["http.tls_cert"])
     with pytest.raises(Invalid, match="does not belong"):
-        opened.reload(given)
+        tls.reload(opened, given)
     Path(given["http.tls_cert"]).write_bytes(old)
     with served(opened) as port, shaken(port, given) as client:
         assert client.version()
@@ -105,11 +105,11 @@ def test_https_cannot_be_turned_off_in_a_running_server(tmp_path: Path) -> None:
     opened = tls.load(secure(tmp_path))
     assert opened is not None
     with pytest.raises(Invalid, match="turned off"):
-        opened.reload(config())
+        tls.reload(opened, config())
 
 
-def served(opened: tls.Tls):  # type: ignore[no-untyped-def]
-    return listening_to(Echo(), ssl_context_factory=lambda *_: opened.context)
+def served(opened: ssl.SSLContext):  # type: ignore[no-untyped-def]
+    return listening_to(Echo(), ssl_context_factory=lambda *_: opened)
 
 
 def nothing(folder: Path) -> tuple[str | None, str | None]:

@@ -37,9 +37,8 @@ from notewright.errors import Problem
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.server import mcp_endpoint
 from notewright.server.auth import protected_resource
-from notewright.server.auth.authenticate import AuthSettings, GuardedRoute, GuardedSocket
+from notewright.server.auth.authenticate import AuthSettings, GuardedRoute, GuardedSocket, Revalidation
 from notewright.server.auth.browser_session import BrowserSessions
-from notewright.server.auth.revalidate import Revalidation
 from notewright.server.auth.scopes import BASIC_SCOPES
 from notewright.server.concurrency_limits import ConcurrencyLimits
 from notewright.server.listen import tls, uvicorn_server
@@ -283,7 +282,7 @@ def run_worker(
             await asyncio.to_thread(check_http_config, new)
             await asyncio.to_thread(site.reconfigure, new)
             if certificate is not None:
-                certificate.reload(new)
+                tls.reload(certificate, new)
             await replace_app()
 
         async def replace_app() -> None:

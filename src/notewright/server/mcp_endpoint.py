@@ -40,22 +40,22 @@ from notewright.server.auth.authenticate import (
     GuardedRoute,
     GuardedSocket,
     InsufficientScope,
+    Revalidation,
     Visitor,
     base_path,
     client_address,
 )
-from notewright.server.auth.revalidate import Revalidation
 from notewright.server.concurrency_limits import ConcurrencyLimits
 from notewright.server.fast_path import FastPathCalls
 from notewright.server.host_check import HostCheck, TrustedProxies
 from notewright.server.ops.operations import Operations
 from notewright.server.request_body import (
     CallSlot,
-    DisconnectWatch,
     RequestBody,
     read_body,
     receive_nothing,
     replay_body,
+    watch_disconnect,
 )
 from notewright.server.request_context import note_refusal
 from notewright.server.request_log import RequestLog
@@ -225,7 +225,7 @@ class _SurfaceEndpoint:
     ) -> None:
         session_scope = f"{self._surface.name} {user}"  # an id is good for the user it was made for
         if scope["method"] != "POST":
-            return await self._answer_other_method(session_scope, scope)(scope, receive, send)
+            return await self._answer_delete(session_scope, scope)(scope, receive, send)
         if flaw := find_flaw(post.message):
             error = RpcError(INVALID_PARAMS, flaw, status=400 if post.modern else 200)
             return await _error_response(error, request_id(post.message))(scope, receive, send)
@@ -243,7 +243,7 @@ class _SurfaceEndpoint:
             call = None if post.modern else self._fast_path.match(post.message, post.headers)
             if call is None and self._surface.sse and _accepts_streams(scope):
                 return await self._ask_sdk(scope, replay_body(post.body, receive), reply.send)
-            with DisconnectWatch(receive, gone):  # the SDK looks after that only while it streams
+            with watch_disconnect(receive, gone):  # the SDK looks after that only while it streams
                 if call is None:
                     return await self._ask_sdk(scope, replay_body(post.body, receive_nothing), reply.send, json=True)
                 response = await self._fast_path.answer(call, connection)
@@ -258,7 +258,8 @@ class _SurfaceEndpoint:
         async with manager.run():
             await manager.handle_request(scope, receive, send)
 
-    def _answer_other_method(self, session_scope: str, scope: Scope) -> Response:
+    def _answer_delete(self, session_scope: str, scope: Scope) -> Response:
+        """End the session; 405 for all other methods than POST."""
         if scope["method"] != "DELETE":
             return JSONResponse({"error": "use POST"}, 405, {"Allow": "POST, DELETE"})
         token = Headers(scope=scope).get(SESSION_HEADER)

@@ -7,6 +7,7 @@ memory is for everybody, and a caller may have many connections.
 import asyncio
 import contextlib
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,25 +94,23 @@ def replay_body(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-class DisconnectWatch:
-    """Sets `gone` when the client disconnects, while its block runs. Most calls end before the watch begins."""
+@contextlib.contextmanager
+def watch_disconnect(receive: Receive, gone: threading.Event) -> Iterator[None]:
+    """Set `gone` when the client disconnects while the block runs. Most calls end before the watch begins."""
+    tasks: list[asyncio.Task[None]] = []
 
-    def __init__(self, receive: Receive, gone: threading.Event) -> None:
-        self._receive, self._gone = receive, gone
-        self._watching: asyncio.Task[None] | None = None
-
-    def __enter__(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(WATCH_AFTER_SECONDS, self._start)
-
-    def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
-        if self._watching is not None:
-            self._watching.cancel()
-
-    def _start(self) -> None:
-        self._watching = asyncio.create_task(self._watch())
-
-    async def _watch(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
+    async def watch() -> None:
+        while (await receive())["type"] != "http.disconnect":
             pass
-        self._gone.set()
+        gone.set()
+
+    def begin() -> None:
+        tasks.append(asyncio.create_task(watch()))
+
+    timer = asyncio.get_running_loop().call_later(WATCH_AFTER_SECONDS, begin)
+    try:
+        yield
+    finally:
+        timer.cancel()
+        for task in tasks:
+            task.cancel()

@@ -17,8 +17,8 @@ from notewright.accounts.base import Grant
 from notewright.engine.library import Library, Principal, digest_of
 from notewright.engine.move import move
 from notewright.notes.path import NotePath
+from notewright.server.auth.authenticate import Revalidation, StillAllowed
 from notewright.server.auth.browser_session import COOKIE_SECONDS, BrowserSessions
-from notewright.server.auth.revalidate import Revalidation, StillAllowed
 from notewright.server.live import access
 from notewright.server.live.access import DocumentToken, read_token
 

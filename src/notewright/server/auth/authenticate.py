@@ -6,7 +6,7 @@ that does not exist answers them like one that does.
 
 import re
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,8 +21,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from notewright.accounts.base import Accounts, Token
 from notewright.accounts.limits import RateLimits, Window
-from notewright.engine.library import LAST_USE_SECONDS, Principal, digest_of, find_valid_token
+from notewright.engine.library import LAST_USE_SECONDS, Library, Principal, digest_of, find_valid_token
 from notewright.errors import Limited, Problem
+from notewright.mcp.thread_pool import ThreadPool
 from notewright.server.auth.browser_session import BrowserSessions
 from notewright.server.host_check import WELL_KNOWN
 from notewright.server.request_context import note_refusal
@@ -40,7 +41,9 @@ GUESS_LIMITS = (Window(30, 60.0, "minute"),)  # for unknown tokens from one addr
 PROXY_HEADERS = ("x-forwarded-for", "forwarded", "x-real-ip", "x-forwarded-host")  # that proxies and tunnels add
 DOCUMENT_TOKEN_PREFIX = "nwd_"  # of tokens for live documents, which only their own routes understand
 _HTTP_SCHEME = {"ws": "http", "wss": "https"}  # of the page that a WebSocket belongs to
+RECHECK_SECONDS = 30.0  # after which the listener of a stream authenticates again, even if no rule was changed
 Need = Literal["open", "read", "write", "owner"]
+StillAllowed = Callable[[], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,3 +325,38 @@ def bearer_token(headers: Headers) -> str:
 def client_address(scope: Scope) -> str:
     client = scope.get("client")
     return client[0] if client else ""
+
+
+@dataclass(frozen=True)
+class Revalidation:
+    """Checks whether the listener of a stream, which stays open for hours, may still listen."""
+
+    library: Library
+    registry: Accounts
+    workers: ThreadPool
+
+    def make_check(self, scope: Scope, who: Principal, shown: Library) -> StillAllowed:
+        """A function that says, cheaply when nothing changed, whether the caller would be let in now and be shown the
+        same."""
+        checked_version, valid_until = -1, 0.0
+
+        async def still_allowed() -> bool:
+            nonlocal checked_version, valid_until
+            data_version, now = self.registry.data_version(), time.monotonic()
+            if data_version == checked_version and now < valid_until:
+                return True
+            checked_version, valid_until = data_version, now + RECHECK_SECONDS
+            try:
+                visitor = await scope[REAUTHENTICATE]()
+                rules = await self.workers.run(_hidden_globs, who.library(self.library))
+            except Problem:  # nobody can say
+                return False
+            same = isinstance(visitor, Visitor) and visitor.principal == who
+            return same and _hidden_globs(shown).items() <= rules.items()
+
+        return still_allowed
+
+
+def _hidden_globs(library: Library) -> dict[str, tuple[str, ...]]:
+    """What is hidden in each workspace there is."""
+    return {ws.id: ws.access.hide for ws in library.workspaces()}

@@ -109,7 +109,8 @@ def check_claims(
     if max(not_before or now, issued or now) > now + LEEWAY_SECONDS:
         raise Untrusted("The access token is not good yet")
     _refuse_other_kinds(raw, typed=typed or opaque)
-    names = {claim: value for claim, value in raw.items() if isinstance(value, str) and _is_name(value)}
+    texts = {claim: value for claim, value in raw.items() if isinstance(value, str) and 0 < len(value) <= 255}
+    names = {claim: value for claim, value in texts.items() if value.isprintable() and value == value.strip()}
     if raw.get("email_verified") in (False, "false"):  # an address that the issuer did not verify names nobody
         names.pop("email", None)
     if names.keys().isdisjoint(_USER_CLAIMS):
@@ -140,10 +141,6 @@ def _refuse_other_kinds(raw: Mapping[str, Any], *, typed: bool) -> None:
         raise Untrusted("This is a token of another kind, not an access token")
     if raw.get("cnf") is not None or str(raw.get("token_type", "bearer")).lower() not in ("bearer", *_ACCESS_USES):
         raise Untrusted("The access token is bound to a key; a plain bearer token is accepted here")
-
-
-def _is_name(value: str) -> bool:
-    return 0 < len(value) <= 255 and value.isprintable() and value == value.strip()
 
 
 def _texts(value: Any) -> list[str]:

@@ -6,30 +6,24 @@ from notewright.config.load import Config
 from notewright.errors import Invalid
 
 
-class Tls:
-    """A certificate and its key in a context that lives as long as the server does."""
-
-    def __init__(self, cert: str, key: str) -> None:
-        self.context = _load_context(cert, key)
-
-    def reload(self, config: Config) -> None:
-        """Use the certificate that is in the files now, from the next connection on.
-
-        Invalid, and the old one stays, if it cannot be used: half of a new pair in a live context would refuse every
-        client, so it is tried in another context first.
-        """
-        cert, key = _files(config) or (None, None)
-        if cert is None or key is None:
-            hint = "restart to serve without HTTPS"
-            raise Invalid("HTTPS cannot be turned off while it is served", hint=hint, what="http.tls_cert")
-        _load_context(cert, key)
-        self.context.load_cert_chain(cert, key)
-
-
-def load(config: Config) -> Tls | None:
-    """The certificate that the configuration names, None where it names none, or Invalid in words."""
+def load(config: Config) -> ssl.SSLContext | None:
+    """A context with the certificate that the configuration names, None where it names none, or Invalid in words."""
     files = _files(config)
-    return None if files is None else Tls(*files)
+    return None if files is None else _load_context(*files)
+
+
+def reload(context: ssl.SSLContext, config: Config) -> None:
+    """Use the certificate that is in the files now, from the next connection on.
+
+    Invalid, and the old one stays, if it cannot be used: half of a new pair in a live context would refuse every
+    client, so it is tried in another context first.
+    """
+    files = _files(config)
+    if files is None:
+        hint = "restart to serve without HTTPS"
+        raise Invalid("HTTPS cannot be turned off while it is served", hint=hint, what="http.tls_cert")
+    _load_context(*files)
+    context.load_cert_chain(*files)
 
 
 def _files(config: Config) -> tuple[str, str] | None:

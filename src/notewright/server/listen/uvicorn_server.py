@@ -14,6 +14,7 @@ import logging
 import resource
 import signal
 import socket
+import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
 from types import FrameType
@@ -28,7 +29,6 @@ from notewright.errors import Problem
 from notewright.server.listen import supervisor
 from notewright.server.listen.bounded_protocol import BoundedHttp, ConnectionLimits
 from notewright.server.listen.supervisor import WorkerSlot
-from notewright.server.listen.tls import Tls
 
 log = logging.getLogger(__name__)
 WEBSOCKET = "notewright.server.listen.websocket_protocol:BoundedWebSocket"
@@ -71,7 +71,7 @@ class ReplaceableApp:
         self.app.state.end_streams()
 
 
-def settings(tls: Tls | None = None, *, websockets: bool = False) -> dict[str, Any]:
+def settings(tls: ssl.SSLContext | None = None, *, websockets: bool = False) -> dict[str, Any]:
     """The arguments of `uvicorn.Config`. Proxy headers are read by the application.
 
     Without `websockets` a request for one is answered as any other, and their protocol is not loaded."""
@@ -88,7 +88,7 @@ def settings(tls: Tls | None = None, *, websockets: bool = False) -> dict[str, A
         "proxy_headers": False,  # else uvicorn trusts every local client, and an environment variable
         "timeout_keep_alive": int(ConnectionLimits().idle_seconds),
         "timeout_graceful_shutdown": DRAIN_SECONDS,
-        "ssl_context_factory": None if tls is None else lambda *_: tls.context,
+        "ssl_context_factory": None if tls is None else lambda *_: tls,
     }
 
 
@@ -183,13 +183,6 @@ class Server(uvicorn.Server):
         assert isinstance(made, BoundedHttp), "uvicorn.Config needs our settings"
         made.limits, made.closed, made.refused, made.is_surplus = self.limits, closed, self.refused, is_surplus
         return made
-
-    def close_idle(self) -> None:
-        """Close the connection that was idle for longest, to make room for a new one."""
-        connections = self.server_state.connections
-        idle = [conn for conn in connections if isinstance(conn, BoundedHttp) and conn.idle_since is not None]
-        if idle:
-            min(idle, key=lambda conn: conn.idle_since or 0.0).transport.close()
 
     def _check_timeouts(self) -> None:
         """Disconnect slow clients. It looks at all connections now and then, which costs a request nothing."""
@@ -307,7 +300,10 @@ class _Acceptor:
 
     async def _enter(self, client: socket.socket) -> None:
         if self._full:
-            self._server.close_idle()
+            connections = self._server.server_state.connections
+            idle = [conn for conn in connections if isinstance(conn, BoundedHttp) and conn.idle_since is not None]
+            if idle:  # the one that was idle for longest makes room
+                min(idle, key=lambda conn: conn.idle_since or 0.0).transport.close()
             await asyncio.sleep(0.001)  # until it has gone
         is_surplus = self._full
         if is_surplus and self._rejected >= MAX_REJECTED_CONNECTIONS:

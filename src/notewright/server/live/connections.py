@@ -20,8 +20,7 @@ from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace
 from notewright.errors import Problem
 from notewright.mcp.thread_pool import ThreadPool
-from notewright.server.auth.authenticate import AuthRefusal, refusal_response
-from notewright.server.auth.revalidate import Revalidation, StillAllowed
+from notewright.server.auth.authenticate import AuthRefusal, Revalidation, StillAllowed, refusal_response
 from notewright.server.live.access import DocumentNames, LiveAuthenticator, LiveCaller
 from notewright.server.live.forwarding import ForwardedMember, LiveHosts
 from notewright.server.live.rooms import FAILED, GOING, RESTARTED, Member, close_reason
