@@ -400,7 +400,7 @@ def test_a_cookie_that_was_copied_ends_with_the_sign_out_and_no_other_does(fresh
             fresh.ask("POST", "/mcp/notes", {**JSON, "content-type": "application/json", "cookie": copy}).status == 401
         )
     assert fresh.ask("GET", "/api/v1/me", elsewhere).status == 200, "another browser is still in"
-    with Site(fresh.site.config) as another, serving(another.app()) as port:  # a worker that was not told
+    with Site(fresh.site.config) as another, serving(another.build_app()) as port:  # a worker that was not told
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
         for cookie, status in ((ours, 401), (elsewhere, 200)):
             connection.request("GET", "/api/v1/me", headers=cookie)

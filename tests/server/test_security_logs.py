@@ -258,5 +258,5 @@ def test_an_audit_log_that_cannot_be_written_stops_nobody_and_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
-    AuditLog(tmp_path / "file" / "audit.jsonl").admin("token_added", user="x")
+    AuditLog(tmp_path / "file" / "audit.jsonl").record_admin("token_added", user="x")
     assert "the audit log cannot be written: Not a directory" in caplog.text

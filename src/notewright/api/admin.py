@@ -17,7 +17,7 @@ from notewright.errors import Invalid, NotFound
 operations = OperationTable()
 
 
-@operations.add("GET /api/v1/me", "read", "Who you are and what you may", ME, anybody=True)
+@operations.add("GET /api/v1/me", "read", "Who you are and what you may", ME, any_token=True)
 def who_am_i(request: ApiRequest) -> dict[str, Any]:
     who = request.visitor.principal
     workspaces = [ws.id for ws in request.library.workspaces()]

@@ -54,7 +54,7 @@ class Operation:
     body: Schema | None = None  # None: none is taken
     status: int = 200
     uploads: bool = False  # the body is a zip file
-    anybody: bool = False  # also for tokens that are narrowed to surfaces
+    any_token: bool = False  # also for tokens that are narrowed to surfaces
 
     @property
     def name(self) -> str:
@@ -141,7 +141,7 @@ class OperationRoute(ApiRoute):
     async def _answer(self, request: Request) -> Response:
         try:
             visitor = get_visitor(request)
-            if not self.operation.anybody and not visitor.principal.uses("api"):
+            if not self.operation.any_token and not visitor.principal.uses("api"):
                 raise InsufficientScope(request.scope, "This token is not for the surface api", "surface:api")
             if request.method not in ("GET", "HEAD") and not self._is_intended(visitor, request):
                 hint = f"send the header {INTENT_HEADER}: 1"

@@ -100,7 +100,7 @@ class Site:
         self._look_up_backup_at = 0.0
 
     def _open(self) -> OpenWorkspaces:
-        self._workspaces = OpenWorkspaces(self.config, self.registry, heard=self.audit.record_change, live=True)
+        self._workspaces = OpenWorkspaces(self.config, self.registry, on_change=self.audit.record_change, live=True)
         return self._workspaces
 
     def __enter__(self) -> "Site":

@@ -32,14 +32,14 @@ class OpenWorkspaces(Library):
         self,
         config: Config,
         registry: Accounts | None = None,
-        heard: Callable[[Workspace, Change], None] | None = None,
+        on_change: Callable[[Workspace, Change], None] | None = None,
         *,
         live: bool = False,
     ) -> None:
-        """`heard` is called for every change set that is done. `live`: notes can be opened as shared documents here."""
+        """`on_change` is called for every change set. `live`: notes can be opened as shared documents here."""
         super().__init__(self._now)
         self._config = config
-        self._heard = heard
+        self._on_change = on_change
         self._live = live
         self._registry = registry
         self._own_registry: SqliteAccounts | None = None
@@ -86,7 +86,7 @@ class OpenWorkspaces(Library):
         registry = self._find_registry()
         data_version = registry.data_version() if registry is not None else None
         wanted = effective_workspaces(self._config, registry, added=self._registry is not None)
-        served = [ws for asked in wanted if (ws := self._open_one(asked, strict)) is not None]
+        served = [ws for config in wanted if (ws := self._open_one(config, strict)) is not None]
         identities = {ws.store.identity for ws in served}
         gone = [location for location, ws in self._open.items() if ws.store.identity not in identities]
         closing = [self._open.pop(location) for location in gone]
@@ -104,28 +104,28 @@ class OpenWorkspaces(Library):
                 self._closing = [ws for ws in self._closing if ws is not workspace]
                 close_workspace(workspace)
 
-    def _open_one(self, asked: WorkspaceConfig, strict: bool) -> Workspace | None:
+    def _open_one(self, wanted: WorkspaceConfig, strict: bool) -> Workspace | None:
         """A workspace with its current settings; None if it cannot be opened."""
         config = self._config
         try:
-            opened = self._open.get(asked.location)
+            opened = self._open.get(wanted.location)
             if opened is None:
-                opened = open_workspace(asked, config, heard=self._heard, live=self._live)
-                self._open[asked.location] = opened
-            self._logged.pop(asked.location, None)
+                opened = open_workspace(wanted, config, on_change=self._on_change, live=self._live)
+                self._open[wanted.location] = opened
+            self._logged.pop(wanted.location, None)
             quota = None
             if config["user_quota_files"] is not None or config["user_quota_bytes"] is not None:
                 # Of somebody who may use everything; `Principal.library` narrows it.
                 quota = UserQuota(config["user_quota_files"], config["user_quota_bytes"], lambda: self._served)
-            return replace(opened, name=asked.name, id=asked.id, user_quota=quota, **mutable_settings(asked))
+            return replace(opened, name=wanted.name, id=wanted.id, user_quota=quota, **mutable_settings(wanted))
         except Problem as problem:
-            if strict and any(asked.location == workspace.location for workspace in config.workspaces):
+            if strict and any(wanted.location == workspace.location for workspace in config.workspaces):
                 for workspace in self._open.values():
                     close_workspace(workspace)
                 raise
-            if self._logged.get(asked.location) != str(problem):
-                log.warning("the workspace %s cannot be opened: %s", asked.name, problem)
-            self._logged[asked.location] = str(problem)
+            if self._logged.get(wanted.location) != str(problem):
+                log.warning("the workspace %s cannot be opened: %s", wanted.name, problem)
+            self._logged[wanted.location] = str(problem)
             return None
 
     def close(self) -> None:

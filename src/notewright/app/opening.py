@@ -33,30 +33,30 @@ if TYPE_CHECKING:  # few need pycrdt, and a search loads no backups, no accounts
 
 
 def open_workspace(
-    asked: WorkspaceConfig,
+    workspace: WorkspaceConfig,
     config: Config,
     *,
     watch: bool = True,
     follow: bool = True,
     reads: bool = False,
-    heard: Callable[[Workspace, Change], None] | None = None,
+    on_change: Callable[[Workspace, Change], None] | None = None,
     live: bool = False,
 ) -> Workspace:
     """A workspace ready for its first call: changes that a dead process left are finished, and the index is followed.
 
     Without `watch` the index is brought up to date once, for a command that ends soon; without `follow` it is left as
     it is, for a command that neither uses it nor writes. `reads`: the caller writes nothing, so an index that is up
-    to date needs no follower. `heard` is called for every change set. `live`: this process can have documents open.
+    to date needs no follower. `on_change` is called for every change set. `live`: this process can have documents open.
     """
-    store = open_store(asked, config, serving=watch)
+    store = open_store(workspace, config, serving=watch)
     documents = None
-    if live and asked.live and not asked.read_only:
-        store, documents = _with_documents(asked, config, store)
+    if live and workspace.live and not workspace.read_only:
+        store, documents = _with_documents(workspace, config, store)
     state, cache = Path(config.state) / store.identity, Path(config.cache) / store.identity
     ledger = SqliteLedger.open(state)
     index = SqliteIndex(cache)
     locks, unfinished = FileLocks(cache), bool(ledger.unfinished())
-    only_reads = reads and not unfinished and asked.bootstrap is None
+    only_reads = reads and not unfinished and workspace.bootstrap is None
     follower: IndexFollower
     if only_reads and (not follow or is_unchanged(store, index, locks)):
         follower, start = IdleFollower(index), None
@@ -71,24 +71,24 @@ def open_workspace(
             from notewright.engine.indexing.index_snapshot import IndexSnapshot
 
             # Machines may reach one bucket by different addresses: its name and prefix say which notes they are.
-            objects, writes = store.objects.at(".notewright/index"), watch and not asked.read_only
-            snapshot = IndexSnapshot(index, objects, asked.location, writes=writes)
+            objects, writes = store.objects.at(".notewright/index"), watch and not workspace.read_only
+            snapshot = IndexSnapshot(index, objects, workspace.location, writes=writes)
         daily = trim_history if watch else None
         follower = indexer = Indexer(store, index, locks, watch=watch, daily=daily, snapshot=snapshot)
         start = indexer.start if follow else None
     ws = Workspace(
-        name=asked.name,
-        id=asked.id,
+        name=workspace.name,
+        id=workspace.id,
         store=store,
         index=index,
         ledger=ledger,
         follower=follower,
         locks=FileLocks(state / "locks"),
         live=documents,
-        **mutable_settings(asked),
+        **mutable_settings(workspace),
     )
-    if heard is not None:
-        ws = replace(ws, heard=heard)
+    if on_change is not None:
+        ws = replace(ws, heard=on_change)
     if documents is not None:
         from notewright.engine.changes.live import connect_documents
 
@@ -97,7 +97,7 @@ def open_workspace(
         from notewright.engine.changes.commit import recover
 
         recover(ws)
-    if asked.bootstrap == "para":
+    if workspace.bootstrap == "para":
         from notewright.engine.write import bootstrap
 
         bootstrap(ws)
@@ -108,33 +108,37 @@ def open_workspace(
     return ws
 
 
-def open_store(asked: WorkspaceConfig, config: Config, *, serving: bool = False) -> Store:
+def open_store(workspace: WorkspaceConfig, config: Config, *, serving: bool = False) -> Store:
     """The store of a workspace; a Problem that says what to install or set where it cannot be used."""
-    return _open_bucket(asked, config, serving) if is_bucket(asked.location) else FolderStore(Path(asked.location))
+    return (
+        _open_bucket(workspace, config, serving)
+        if is_bucket(workspace.location)
+        else FolderStore(Path(workspace.location))
+    )
 
 
-def _with_documents(asked: WorkspaceConfig, config: Config, folder: Store) -> tuple[Store, LiveDocuments]:
+def _with_documents(workspace: WorkspaceConfig, config: Config, folder: Store) -> tuple[Store, LiveDocuments]:
     """The store of the same folder with its open notes as shared documents."""
     try:
         from notewright.stores.live.documents import LiveDocuments
         from notewright.stores.live.store import LiveStore
     except ImportError:
         hint = "pip install 'notewright[live]'"
-        raise Invalid(f"live:{asked.location}: live documents need pycrdt", hint=hint, what="location") from None
+        raise Invalid(f"live:{workspace.location}: live documents need pycrdt", hint=hint, what="location") from None
     documents = LiveDocuments(folder, Path(config.state) / folder.identity)
     return LiveStore(folder, documents), documents
 
 
-def _open_bucket(asked: WorkspaceConfig, config: Config, serving: bool) -> Store:
-    settings = _bucket_settings(asked)
+def _open_bucket(workspace: WorkspaceConfig, config: Config, serving: bool) -> Store:
+    settings = _bucket_settings(workspace)
     import logging
 
     from notewright.stores.s3.lease import LeaseOwner
     from notewright.stores.s3.store import S3Store
 
-    store = S3Store(asked.location, settings, state=Path(config.state))
+    store = S3Store(workspace.location, settings, state=Path(config.state))
     if store.refuses_writes:
-        logging.getLogger(__name__).warning("the workspace %s: %s", asked.name, store.refuses_writes)
+        logging.getLogger(__name__).warning("the workspace %s: %s", workspace.name, store.refuses_writes)
     locks = FileLocks(Path(config.state) / store.identity / "locks")
     shared = locks.try_lock("lease", shared=True)
 
@@ -148,7 +152,7 @@ def _open_bucket(asked: WorkspaceConfig, config: Config, serving: bool) -> Store
         return exclusive is not None
 
     owner = LeaseOwner(_machine_id(Path(config.state)), os.uname().nodename)
-    store.hold_lease(owner, is_last=is_last, now=serving and not asked.read_only)
+    store.hold_lease(owner, is_last=is_last, now=serving and not workspace.read_only)
     return store
 
 
@@ -163,28 +167,28 @@ def _machine_id(state: Path) -> str:
     return file.read_text()
 
 
-def _bucket_settings(asked: WorkspaceConfig) -> BucketSettings:
+def _bucket_settings(workspace: WorkspaceConfig) -> BucketSettings:
     try:
         from notewright.stores.s3.settings import BucketSettings
     except ImportError:
         hint = "pip install 'notewright[s3]'"
-        raise Invalid(f"{asked.location}: buckets need the package obstore", hint=hint, what="location") from None
+        raise Invalid(f"{workspace.location}: buckets need the package obstore", hint=hint, what="location") from None
     from notewright.config.aws import aws_endpoint, aws_region, read_aws_profile
 
-    endpoint, region = asked.endpoint or aws_endpoint(), asked.region or aws_region()
-    poll_seconds = float(max(asked.poll_seconds, 1))
-    return BucketSettings(endpoint, region, asked.path_style, poll_seconds, profile=read_aws_profile())
+    endpoint, region = workspace.endpoint or aws_endpoint(), workspace.region or aws_region()
+    poll_seconds = float(max(workspace.poll_seconds, 1))
+    return BucketSettings(endpoint, region, workspace.path_style, poll_seconds, profile=read_aws_profile())
 
 
 def refuse_unreachable(locations: Iterable[WorkspaceConfig]) -> None:
     """Refuse buckets that cannot be used at the start: a Problem with what to install or set. Folders were checked when
     the configuration was read."""
-    for asked in locations:
-        if is_bucket(asked.location):
-            settings = _bucket_settings(asked)
+    for workspace in locations:
+        if is_bucket(workspace.location):
+            settings = _bucket_settings(workspace)
             from notewright.stores.s3.objects import refuse_unreachable_bucket
 
-            refuse_unreachable_bucket(asked.location, settings)
+            refuse_unreachable_bucket(workspace.location, settings)
 
 
 def other_locations(config: Config) -> list[WorkspaceConfig]:
@@ -194,12 +198,12 @@ def other_locations(config: Config) -> list[WorkspaceConfig]:
     return [*locations, WorkspaceConfig("workspaces", "workspaces", root)] if root else locations
 
 
-def mutable_settings(asked: WorkspaceConfig) -> dict[str, Any]:
+def mutable_settings(workspace: WorkspaceConfig) -> dict[str, Any]:
     """The fields of a Workspace that may change while it is open."""
     return {
-        "access": Access(read_only=asked.read_only, hide=asked.hide, write_under=asked.write_under),
-        "timezone": load_timezone(asked.timezone),
-        "limits": Limits(asked.max_file_size, asked.quota_files, asked.quota_bytes),
+        "access": Access(read_only=workspace.read_only, hide=workspace.hide, write_under=workspace.write_under),
+        "timezone": load_timezone(workspace.timezone),
+        "limits": Limits(workspace.max_file_size, workspace.quota_files, workspace.quota_bytes),
     }
 
 

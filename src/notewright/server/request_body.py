@@ -1,7 +1,7 @@
-"""The body of a POST: read once, parsed once, and replayed whole for whoever answers it.
+"""The body of a POST: read once, parsed once, and replayed for the handler that answers it.
 
 A small body is read at once. One that turns out to be large waits for its caller's slot before the rest is read:
-memory is for everybody, and a caller may have many connections.
+memory is shared, and a caller may have many connections.
 """
 
 import asyncio

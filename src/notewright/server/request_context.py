@@ -1,6 +1,6 @@
 """The context of one HTTP request: what logs, metrics and the audit log say of it.
 
-It is a context variable, which worker threads see too, and whoever works for the request adds to it. Nothing heavy is
+It is a context variable, which worker threads see too, and to which every part of the server adds. Nothing heavy is
 imported: the logs of stdio, where there is never a request, load this module as well.
 """
 

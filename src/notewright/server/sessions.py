@@ -1,7 +1,7 @@
 """Sessions over HTTP: signed ids that any worker can check, and a little memory beside them.
 
 An id is signed, not stored: it holds when it was made and for which client, and is good in every process that has the
-key. Whether it is alive, what was said once under it and which versions it was shown is kept for all workers together
+key. Whether it is alive, what was sent only once in it and which versions it was shown is kept for all workers together
 (`RateLimits`); what else a surface keeps for its client is small, bounded, and each worker's own.
 """
 

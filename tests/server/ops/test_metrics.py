@@ -258,8 +258,8 @@ def test_the_guide_names_every_outcome_and_reason() -> None:
 COUNT = """
 import sys
 from pathlib import Path
-from notewright.config.load import count_in
-count_in(sys.argv[1])
+from notewright.config.load import set_metrics_folder
+set_metrics_folder(sys.argv[1])
 from notewright.server.ops import multiproc_metrics
 multiproc_metrics.register_worker(Path(sys.argv[1]), int(sys.argv[3]))
 from notewright.server.ops.metrics import Metrics

@@ -244,7 +244,7 @@ class Authenticate:
         address = client_address(scope)
         headers = Headers(scope=scope)
         if not self.required:
-            if any(name in headers for name in PROXY_HEADERS):  # else this machine itself asks
+            if any(name in headers for name in PROXY_HEADERS):  # else the request is from this machine
                 return AuthRefusal(description="This came through a proxy: make an access token first")
             return Visitor(Principal(self._settings.user, kind="local"), address, "local")
         secret, issuer = bearer_token(headers), self._settings.issuer

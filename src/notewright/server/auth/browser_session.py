@@ -8,11 +8,19 @@ signed and not stored, so that every process with the key can read it. Stored is
 import hashlib
 import hmac
 import secrets
+from typing import NamedTuple
 
 from notewright.server.signed_text import seal, unseal
 
 COOKIE_SECONDS = 12 * 3600
 _TIME_BYTES, _DIGEST_BYTES, _SESSION_BYTES = 8, 32, 16
+
+
+class SignedIn(NamedTuple):
+    """What a cookie says: the digest of the token, and which of its sign-ins this is."""
+
+    digest: str
+    session: str
 
 
 class BrowserSessions:
@@ -27,8 +35,8 @@ class BrowserSessions:
         issued = int(now).to_bytes(_TIME_BYTES, "big")
         return seal(self._cookies, issued + bytes.fromhex(token_digest) + secrets.token_bytes(_SESSION_BYTES))
 
-    def read(self, value: str, now: float) -> tuple[str, str] | None:
-        """The token's digest and the sign-in (`Visitor.session`) of a cookie; None if it is not ours or too old."""
+    def read(self, value: str, now: float) -> SignedIn | None:
+        """What a cookie was issued for; None if it is not ours or too old."""
         body = unseal(self._cookies, value)
         if body is None or len(body) != _TIME_BYTES + _DIGEST_BYTES + _SESSION_BYTES:
             return None
@@ -36,7 +44,7 @@ class BrowserSessions:
         if not -60 <= age < COOKIE_SECONDS:  # clocks of two processes differ a little
             return None
         session_at = _TIME_BYTES + _DIGEST_BYTES
-        return body[_TIME_BYTES:session_at].hex(), body[session_at:].hex()
+        return SignedIn(body[_TIME_BYTES:session_at].hex(), body[session_at:].hex())
 
     def csrf(self, subject: str) -> str:
         """The token in every form for a visitor (`Visitor.csrf_subject`), which no other page can know."""

@@ -111,7 +111,7 @@ def check_claims(
     _refuse_other_kinds(raw, typed=typed or opaque)
     texts = {claim: value for claim, value in raw.items() if isinstance(value, str) and 0 < len(value) <= 255}
     names = {claim: value for claim, value in texts.items() if value.isprintable() and value == value.strip()}
-    if raw.get("email_verified") in (False, "false"):  # an address that the issuer did not verify names nobody
+    if raw.get("email_verified") in (False, "false"):  # an unverified address identifies no user
         names.pop("email", None)
     if names.keys().isdisjoint(_USER_CLAIMS):
         raise Untrusted("The access token does not say whose it is")
@@ -156,7 +156,7 @@ def canonical(address: str) -> str:
     except ValueError:
         return address
     if parts.scheme not in ("http", "https") or not host or "@" in parts.netloc or parts.fragment:
-        return address  # a name that is no address is compared as it stands
+        return address  # other names are compared unchanged
     netloc = f"[{host}]" if ":" in host else host
     if port not in (None, {"http": 80, "https": 443}[parts.scheme]):
         netloc += f":{port}"

@@ -92,7 +92,7 @@ class CachedFetch(Generic[T]):
         just_failed = self._task is None and self._failed and now - self._tried_at < gap
         if now - self._fetched_at >= FRESH_SECONDS and not just_failed:
             task = self._begin()
-            if self._value is None or not self._failed:  # while the issuer stays down nobody waits for it again
+            if self._value is None or not self._failed:  # while the issuer stays down no request waits for it again
                 await asyncio.shield(task)
         return self._usable_value()
 

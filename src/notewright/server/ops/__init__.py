@@ -1,1 +1,1 @@
-"""For whoever runs the server: logs, metrics, health, the audit log."""
+"""For operators: logs, metrics, health, the audit log."""

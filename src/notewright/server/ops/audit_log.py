@@ -2,7 +2,7 @@
 
 It is the owner's: it names people and paths, never the text of a note or a secret. Every line is one write at the end
 of the file, so that several processes share one; the file is rotated when it has grown. A line that cannot be written
-is reported in the log and fails nobody's call.
+is reported in the log and fails no call.
 """
 
 import contextlib

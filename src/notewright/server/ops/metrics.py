@@ -38,7 +38,7 @@ CUT_REASONS = {408: "slow", 431: "too_large", 503: "busy"}  # of a connection th
 
 
 class Metrics:
-    """The metrics of this process. With `shared`, a folder, a scrape of any worker adds up what all of them count."""
+    """The metrics of this process. With `shared`, a folder, a scrape of any worker adds up the counts of all."""
 
     def __init__(self, shared: Path | None = None) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]

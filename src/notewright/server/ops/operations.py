@@ -81,7 +81,7 @@ class Operations:
         self.metrics.record_refusal(CUT_REASONS.get(status, "malformed"))
 
     def routes(self, workers: ThreadPool) -> list[GuardedRoute]:
-        """Health and readiness for anybody, metrics for those who may read them."""
+        """Health and readiness without authentication, metrics for those who may read them."""
         healths = CachedProbe(lambda: list(map(workspace_health, self._library.workspaces())), workers)
         scraped = CachedProbe(self._scrape, workers, wait=SCRAPE_SECONDS)
 
