@@ -132,7 +132,7 @@ def tuples(kind: Kind) -> type:
         lambda Tea: setattr(Tea("a"), "other", "b"),
     ],
 )
-@pytest.mark.parametrize("before", [0, lazy_dataclass.MADE_BY_LOOP + 1])
+@pytest.mark.parametrize("before", [0, lazy_dataclass.MAX_UNCOMPILED_INSTANCES + 1])
 def test_named_tuples_do_and_refuse_the_same_whether_few_or_many_were_made(
     work: Callable[..., object], before: int
 ) -> None:
@@ -145,7 +145,7 @@ def test_named_tuples_do_and_refuse_the_same_whether_few_or_many_were_made(
 def test_dataclasses_are_the_same_whether_few_or_many_were_made() -> None:
     Tea, Blend, Pot = classes(lazy_dataclass)
     few = [Tea("a", bought=1.0), Blend("b", 3, parts=4), Pot(5)]
-    for _ in range(lazy_dataclass.MADE_BY_LOOP + 1):
+    for _ in range(lazy_dataclass.MAX_UNCOMPILED_INSTANCES + 1):
         many = [Tea("a", bought=1.0), Blend("b", 3, parts=4), Pot(5)]
     assert many == few
     assert repr(many) == repr(few)

@@ -1,9 +1,9 @@
 """Dataclasses, named tuples and protocols for the modules that a short command loads.
 
 Those of the standard library compile up to six functions from source text while a class is defined, and load `inspect`
-or `typing` for it, which was a third of a search on the command line. Of ours the first few of a class are made without
-compiling anything. Type checkers, `dataclasses.replace`, `fields` and `asdict` take these for the same. `slots` are not
-made: a command has few of each, and a class is defined twice for them.
+or `typing` for it, which was a third of a search on the command line. Ours make the first instances of a class without
+compiling anything. Type checkers, `dataclasses.replace`, `fields` and `asdict` treat them like the standard ones.
+`slots` are ignored: a command has few instances of each class, and slots would define the class twice.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from _collections import _tuplegetter  # type: ignore[import-not-found]
 from itertools import islice
 from operator import attrgetter
 
-TYPE_CHECKING = False  # as type checkers know it: `typing` is not loaded to say so
+TYPE_CHECKING = False  # type checkers take it for True by its name; importing it would load `typing`
 if TYPE_CHECKING:
     from collections.abc import Callable
     from dataclasses import dataclass, field, replace
     from typing import Any, NamedTuple, Protocol
 
 __all__ = ("NamedTuple", "Protocol", "dataclass", "field", "replace")
-MADE_BY_LOOP = 30  # of one class, before what makes them is compiled, which takes as long as making so many
+MAX_UNCOMPILED_INSTANCES = 30  # of one class; compiling its constructor takes as long as making so many without
 _REQUIRED: Any = object()
 
 
@@ -30,17 +30,17 @@ class _Field:
         self.default, self.default_factory, self.compare = default, default_factory, compare
 
 
-def _in_order(fields: dict[str, _Field], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
+def _collect_values(fields: dict[str, _Field], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
     """A value for every field; None where one is missing or too many are given."""
     values, named = list(args), 0
-    for name, one in islice(fields.items(), len(args), None):
+    for name, field in islice(fields.items(), len(args), None):
         if name in kwargs:
             values.append(kwargs[name])
             named += 1
-        elif one.default_factory is None and one.default is _REQUIRED:
+        elif field.default_factory is None and field.default is _REQUIRED:
             return None
         else:
-            values.append(one.default if one.default_factory is None else one.default_factory())
+            values.append(field.default if field.default_factory is None else field.default_factory())
     return values if named == len(kwargs) and len(values) == len(fields) else None
 
 
@@ -61,9 +61,15 @@ def _dataclass(cls: Any = None, /, *, frozen: bool = False, slots: bool = False)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         nonlocal made
         made += 1
-        values = _in_order(fields, args, kwargs) if made <= MADE_BY_LOOP else None
+        values = _collect_values(fields, args, kwargs) if made <= MAX_UNCOMPILED_INSTANCES else None
         if values is None:
-            cls.__init__ = _compiled_init(cls, fields)
+            lines = []
+            for name, field in fields.items():
+                made_value = f"_given_{name}() if {name} is _REQUIRED else {name}"
+                lines.append(f"_set(self, {name!r}, {name if field.default_factory is None else made_value})")
+            if hasattr(cls, "__post_init__"):
+                lines.append("self.__post_init__()")
+            cls.__init__ = _compile_method(cls, "__init__", fields, lines)
             cls.__init__(self, *args, **kwargs)
             return
         for name, value in zip(fields, values, strict=True):
@@ -71,7 +77,7 @@ def _dataclass(cls: Any = None, /, *, frozen: bool = False, slots: bool = False)
         if hasattr(cls, "__post_init__"):
             self.__post_init__()
 
-    values = attrgetter(*(name for name, one in fields.items() if one.compare))
+    values = attrgetter(*(name for name, field in fields.items() if field.compare))
 
     def equals(self: Any, other: Any) -> Any:
         return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
@@ -81,34 +87,23 @@ def _dataclass(cls: Any = None, /, *, frozen: bool = False, slots: bool = False)
     cls.__init__, cls.__repr__, cls.__eq__ = init, _repr, equals
     cls.__hash__ = (lambda self: hash(values(self))) if frozen else None
     if frozen:
-        cls.__setattr__ = cls.__delattr__ = _refuse
+        cls.__setattr__ = cls.__delattr__ = _refuse_change
     return cls
 
 
 _set = object.__setattr__
 
 
-def _compiled_init(cls: type, fields: dict[str, _Field]) -> Any:
-    lines = [f"_set(self, {name!r}, {_value(name, one)})" for name, one in fields.items()]
-    if hasattr(cls, "__post_init__"):
-        lines.append("self.__post_init__()")
-    return _compiled(cls, "__init__", fields, lines)
-
-
-def _value(name: str, one: _Field) -> str:
-    return name if one.default_factory is None else f"_given_{name}() if {name} is _REQUIRED else {name}"
-
-
-def _compiled(cls: type, method: str, fields: dict[str, _Field], lines: list[str]) -> Any:
+def _compile_method(cls: type, method: str, fields: dict[str, _Field], lines: list[str]) -> Any:
     """A method that takes a value for every field."""
     known: dict[str, Any] = {"_set": _set, "_tuple": tuple.__new__, "_REQUIRED": _REQUIRED}
     parameters = ["self"]
-    for name, one in fields.items():
-        known[f"_given_{name}"] = one.default_factory or one.default
-        default = "" if one.default is _REQUIRED else f"=_given_{name}"
-        parameters.append(f"{name}=_REQUIRED" if one.default_factory is not None else f"{name}{default}")
+    for name, field in fields.items():
+        known[f"_given_{name}"] = field.default_factory or field.default
+        default = "" if field.default is _REQUIRED else f"=_given_{name}"
+        parameters.append(f"{name}=_REQUIRED" if field.default_factory is not None else f"{name}{default}")
     exec(f"def {method}({', '.join(parameters)}):\n " + "\n ".join(lines), known)
-    known[method].__qualname__ = f"{cls.__qualname__}.{method}"  # for what it says of missing arguments
+    known[method].__qualname__ = f"{cls.__qualname__}.{method}"  # for its errors about missing arguments
     return known[method]
 
 
@@ -116,7 +111,7 @@ def _repr(self: Any) -> str:
     return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self._lazy_fields)})"
 
 
-def _refuse(self: Any, name: str, *value: Any) -> None:
+def _refuse_change(self: Any, name: str, *value: Any) -> None:
     from dataclasses import FrozenInstanceError
 
     raise FrozenInstanceError(f"cannot assign to field {name!r}")
@@ -127,7 +122,7 @@ def _replace(record: Any, /, **changes: Any) -> Any:
 
 
 class _StandardFields:
-    """What the functions of `dataclasses` look for, made when one of them does."""
+    """The `__dataclass_fields__` that the functions of `dataclasses` read, made when the first of them does."""
 
     def __get__(self, record: object, cls: Any) -> Any:
         from dataclasses import make_dataclass
@@ -140,7 +135,7 @@ class _StandardFields:
 
 
 class _Tuple(tuple):  # type: ignore[type-arg]
-    """What all named tuples have."""
+    """The methods of every named tuple."""
 
     __slots__ = ()
     _fields: tuple[str, ...]
@@ -170,7 +165,7 @@ class _Tuple(tuple):  # type: ignore[type-arg]
 
 
 class _TupleMaker(type):
-    """Of what is written as a class of fields makes a subclass of tuple, whose own metaclass is the usual one."""
+    """Turns a class body with fields into a subclass of tuple, whose own metaclass is `type`."""
 
     def __new__(maker, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> Any:
         if not bases:
@@ -180,17 +175,17 @@ class _TupleMaker(type):
         for number, name in enumerate(fields):
             setattr(cls, name, _tuplegetter(number, f"Alias for field number {number}"))
         cls._fields = cls.__match_args__ = tuple(fields)  # type: ignore[misc]
-        cls._field_defaults = {name: one.default for name, one in fields.items() if one.default is not _REQUIRED}
+        cls._field_defaults = {name: field.default for name, field in fields.items() if field.default is not _REQUIRED}
         made = 0
 
-        def new(asked: Any, /, *args: Any, **kwargs: Any) -> Any:
+        def new(kind: Any, /, *args: Any, **kwargs: Any) -> Any:
             nonlocal made
             made += 1
-            values = _in_order(fields, args, kwargs) if made <= MADE_BY_LOOP else None
+            values = _collect_values(fields, args, kwargs) if made <= MAX_UNCOMPILED_INSTANCES else None
             if values is None:
-                cls.__new__ = _compiled(cls, "__new__", fields, [f"return _tuple(self, ({', '.join(fields)},))"])
-                return cls.__new__(asked, *args, **kwargs)
-            return tuple.__new__(asked, values)
+                cls.__new__ = _compile_method(cls, "__new__", fields, [f"return _tuple(self, ({', '.join(fields)},))"])
+                return cls.__new__(kind, *args, **kwargs)
+            return tuple.__new__(kind, values)
 
         cls.__new__ = new
         return cls

@@ -5,7 +5,7 @@ import argparse
 import os
 import shlex
 from collections.abc import Iterable, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -140,7 +140,9 @@ def move_workspace(args: argparse.Namespace) -> int:
     try:
         if not args.dry_run:
             return _move(args, ws, old, new, config)
-        would = _plan_move(ws, new, config)
+        exists = is_bucket(new.location) or os.path.isdir(new.location)
+        with closing(opening.open_store(new, config)) if exists else nullcontext() as store:
+            would = preview_move(ws.store, store)
         summary = f"{printing.pluralize(would.copied, 'file')} would be copied to {new.location} ({would.size:,} bytes)"
         printing.print_answer(args, {"dry_run": True, **asdict(would)}, _list_left_behind(would), summary)
         return 0
@@ -157,13 +159,6 @@ def _new_place(raw: str) -> str:
         hint = "name a folder, and make the one it is in"
         raise NotFound(f"{raw!r} cannot be the new place", hint=hint, what="folder")
     return place
-
-
-def _plan_move(ws: Workspace, new: WorkspaceConfig, config: Config) -> MoveResult:
-    if not is_bucket(new.location) and not os.path.isdir(new.location):
-        return preview_move(ws.store, None)
-    with closing(opening.open_store(new, config)) as store:
-        return preview_move(ws.store, store)
 
 
 def _move(args: argparse.Namespace, ws: Workspace, old: WorkspaceConfig, new: WorkspaceConfig, config: Config) -> int:

@@ -46,21 +46,21 @@ def merge(base: str, ours: str, theirs: str) -> str | None:
     both = _merge_by(base, ours, theirs, _CUTS)
     if both is None or ours in (base, theirs) or theirs == base:
         return both
-    back = _merge_by(ours, base, both, _CUTS) in (None, theirs) and _merge_by(theirs, base, both, _CUTS) in (None, ours)
-    return both if back and _has_all_words(base, ours, theirs, both) else None
+    if _merge_by(ours, base, both, _CUTS) not in (None, theirs) or _merge_by(theirs, base, both, _CUTS) not in (
+        None,
+        ours,
+    ):
+        return None
+    # every word must be there as often as the changes say: none lost, none doubled, no two grown together
+    found = Counter(_LINES.findall(both)) + Counter(_LINES.findall(base))
+    wanted = Counter(_LINES.findall(ours)) + Counter(_LINES.findall(theirs))
+    return both if _count_words(found - wanted) == _count_words(wanted - found) else None
 
 
 def holds_change(base: str, ours: str, theirs: str) -> bool:
     """Whether every line that `ours` changed is changed in `theirs` in the same way."""
     lines = _LINES.findall(base)
     return set(_find_changes(lines, _LINES.findall(ours))) <= set(_find_changes(lines, _LINES.findall(theirs)))
-
-
-def _has_all_words(base: str, ours: str, theirs: str, both: str) -> bool:
-    """Whether every word is there as often as the changes say: none lost, none doubled, no two grown together."""
-    found = Counter(_LINES.findall(both)) + Counter(_LINES.findall(base))
-    wanted = Counter(_LINES.findall(ours)) + Counter(_LINES.findall(theirs))
-    return _count_words(found - wanted) == _count_words(wanted - found)
 
 
 def _count_words(lines: Counter[str]) -> Counter[str]:

@@ -114,13 +114,17 @@ def plan_rename(
     """
     before = _MovedNames(names, {})
     planner = _Planner(moves, before, _MovedNames(before, moves), policy, affected_keys(moves))
-    planned = [planner.rewrite_note(note) for note in notes]
+    planned = []
+    for note in notes:
+        text, count = planner.rewrite_links(note)
+        if count:
+            planned.append(RewrittenFile(note.path, moves.get(note.path, note.path), text, count))
     for path, text in (others or {}).items():
         found = _find_references(path, text, moves, partial(planner.rewrite_card, path))
         if count := sum(count for _, count in found):
             new = apply_splices(text, [splice for splice, _ in found])
             planned.append(RewrittenFile(path, moves.get(path, path), new, count))
-    return tuple(each for each in planned if each is not None)
+    return tuple(planned)
 
 
 # ---- one note -----------------------------------------------------------------------------------------
@@ -134,12 +138,8 @@ class _Planner:
     policy: LinkPolicy
     keys: set[str]
 
-    def rewrite_note(self, note: Note) -> RewrittenFile | None:
-        text, count = self.rewrite_links(note)
-        return RewrittenFile(note.path, self.moves.get(note.path, note.path), text, count) if count else None
-
     def rewrite_card(self, path: NotePath, text: str) -> tuple[str, int]:
-        """The same for Markdown inside another file, such as a card of a canvas."""
+        """As `rewrite_links`, for Markdown inside another file, such as a card of a canvas."""
         return self.rewrite_links(parse(path, text))
 
     def rewrite_links(self, note: Note) -> tuple[str, int]:

@@ -326,7 +326,17 @@ class _Scanner:
             return True
         if char in "`~":
             return self.start_fence(char)
-        return self.start_html() if char == "<" else char == "%" and self.take_comment()
+        if char == "%":
+            return self.take_comment()
+        found = _HTML_OPEN.match(text, at, self.end + 1) if char == "<" else None
+        if found is None or (found.lastgroup == "alone" and self.leaf == PARAGRAPH):
+            return False
+        self.close_containers(self.depth)
+        self.open_leaf(HTML, at)
+        self.html_end = _HTML_CLOSE.get(found.lastgroup or "")
+        if self.html_end is not None and self.html_end.search(text, at, self.end):
+            self.close_leaf()
+        return True
 
     # ---- leaves
 
@@ -422,17 +432,6 @@ class _Scanner:
         self.end = text.find("\n", closing)
         self.pos = self.end + 1
         self.add_one_line_leaf(COMMENT, self.at)
-        return True
-
-    def start_html(self) -> bool:
-        found = _HTML_OPEN.match(self.text, self.at, self.end + 1)
-        if found is None or (found.lastgroup == "alone" and self.leaf == PARAGRAPH):
-            return False
-        self.close_containers(self.depth)
-        self.open_leaf(HTML, self.at)
-        self.html_end = _HTML_CLOSE.get(found.lastgroup or "")
-        if self.html_end is not None and self.html_end.search(self.text, self.at, self.end):
-            self.close_leaf()
         return True
 
     # ---- containers

@@ -52,12 +52,16 @@ def find_section(note: Note, wanted: str, rule: HeadingRule = HeadingRule.OBSIDI
 
     By Obsidian's rule `wanted` is a heading's text, a subpath (`#A`, `#A#B`) or a chain (`A > B`): B below A.
     """
-    find = {
-        HeadingRule.OBSIDIAN: _find_by_key,
-        HeadingRule.EXACT_THEN_FOLDED: _find_exact_then_folded,
-        HeadingRule.EXACT: _find_exact,
-    }[rule]
-    place = find(note.headings, wanted)
+    if rule is HeadingRule.OBSIDIAN:
+        place = _find_by_key(note.headings, wanted)
+    elif rule is HeadingRule.EXACT_THEN_FOLDED:
+        place = _find_exact_then_folded(note.headings, wanted)
+    else:
+        prefix = _PREFIX.match(wanted.strip())
+        text = wanted.strip()[prefix.end() if prefix else 0 :].strip()
+        levels = (len(prefix[1]),) if prefix else range(1, 7)
+        places = (n for n, heading in enumerate(note.headings) if heading.text == text and heading.level in levels)
+        place = next(places, None)
     return None if place is None else list_sections(note)[place]
 
 
@@ -106,14 +110,6 @@ def _find_exact_then_folded(headings: tuple[Heading, ...], wanted: str) -> int |
             if fold(text) in texts:
                 return texts.index(fold(text))
     return None
-
-
-def _find_exact(headings: tuple[Heading, ...], wanted: str) -> int | None:
-    wanted = wanted.strip()
-    prefix = _PREFIX.match(wanted)
-    text = wanted[prefix.end() :].strip() if prefix else wanted
-    levels = (len(prefix[1]),) if prefix else range(1, 7)
-    return next((place for place, one in enumerate(headings) if one.text == text and one.level in levels), None)
 
 
 def heading_slugs(headings: Iterable[str]) -> list[str]:
