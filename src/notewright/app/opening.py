@@ -85,10 +85,9 @@ def open_workspace(
         follower=follower,
         locks=FileLocks(state / "locks"),
         live=documents,
+        on_change=on_change,
         **mutable_settings(workspace),
     )
-    if on_change is not None:
-        ws = replace(ws, heard=on_change)
     if documents is not None:
         from notewright.engine.changes.live import connect_documents
 

@@ -93,10 +93,6 @@ class ShownVersions(Protocol):
     def __setitem__(self, path: NotePath, version: str, /) -> None: ...
 
 
-def unheard(ws: Workspace, change: Change) -> None:
-    """Nobody is told."""
-
-
 @dataclass(frozen=True, slots=True)
 class Workspace:
     """A collection of notes in one store, as one caller may use it."""
@@ -114,15 +110,15 @@ class Workspace:
     limits: Limits = field(default_factory=Limits)
     user_quota: UserQuota | None = None
     clock: Callable[[], float] = time.time
-    heard: Callable[[Workspace, Change], None] = unheard  # told of every change set that is done, whoever did it
+    on_change: Callable[[Workspace, Change], None] | None = None  # called for every change set that is done
     live: LiveDocuments | None = None  # where notes can be opened as shared documents
     shown: ShownVersions | None = None  # the versions this caller was shown last, where that matters
 
     def by(self, actor: Actor) -> Workspace:
-        """The same notes, asked for by somebody."""
+        """The same workspace, used by this actor."""
         return replace(self, actor=actor)
 
 
 def with_timeout(ws: Workspace, seconds: float) -> Workspace:
-    """The same notes for somebody who waits for the index no longer than this."""
+    """The same workspace, for a caller that waits for the index no longer than this."""
     return replace(ws, limits=replace(ws.limits, index_seconds=seconds))

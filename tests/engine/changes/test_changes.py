@@ -342,7 +342,7 @@ def test_twenty_threads_appending_to_one_note_lose_nothing(kind: str, tmp_path: 
 
 def test_who_listens_is_told_of_a_change_set_when_it_is_done() -> None:
     heard: list[tuple[str, Change]] = []
-    ws = desk(heard=lambda ws, change: heard.append((ws.id, change)))
+    ws = desk(on_change=lambda ws, change: heard.append((ws.id, change)))
     write(ws, B="b\n")
     done = commit(ws, Plan((put(ws, "A.md", "a\n"), drop(ws, "B.md")), "both"))
     ((where, change),) = heard
@@ -353,7 +353,7 @@ def test_who_listens_is_told_of_a_change_set_when_it_is_done() -> None:
 def test_who_listens_is_told_of_what_a_dead_process_had_begun() -> None:
     heard: list[Change] = []
     left = killed(RENAME, ("write", "L1.md"), lambda ws: renaming(ws, "Old.md", "New.md"))
-    ws = desk(left.store, left.ledger, heard=lambda ws, change: heard.append(change))
+    ws = desk(left.store, left.ledger, on_change=lambda ws, change: heard.append(change))
     recover(ws)
     assert [change.id for change in heard] == [change.id for change in ws.ledger.find_changes(ChangeQuery())]
     recover(ws)
@@ -362,7 +362,7 @@ def test_who_listens_is_told_of_what_a_dead_process_had_begun() -> None:
 
 def test_nobody_is_told_of_what_did_not_happen() -> None:
     heard: list[Change] = []
-    ws = desk(heard=lambda ws, change: heard.append(change))
+    ws = desk(on_change=lambda ws, change: heard.append(change))
     write(ws, A="old\n")
     old = ws.store.read(A)
     write(ws, A="a\n")
@@ -376,7 +376,7 @@ def test_a_listener_that_fails_fails_no_change() -> None:
     def fail(ws: Workspace, change: Change) -> None:
         raise OSError("no room")
 
-    ws = desk(heard=fail)
+    ws = desk(on_change=fail)
     assert commit(ws, Plan((put(ws, "A.md", "a\n"),), "made")).id
     assert texts(ws) == {"A.md": "a\n"}
 

@@ -30,7 +30,7 @@ from notewright.engine.changes.plan import Done, Drop, Plan, Put, carry_over, is
 from notewright.engine.changes.quotas import is_bounded, lock_user_quota, refuse_over_quota
 from notewright.engine.indexing.filing import PreparedFiling, prepare_filing, refile
 from notewright.engine.indexing.ready import not_indexed, still_indexing, wait_for_links
-from notewright.engine.workspace import Workspace, unheard
+from notewright.engine.workspace import Workspace
 from notewright.errors import Busy, Conflict, Exists, Indexing, Internal, Invalid, NotFound, NotText, Problem
 from notewright.ledger.base import Change, Ledger, Step
 from notewright.notes.path import NotePath
@@ -395,11 +395,11 @@ def _lock_by_name(ws: Workspace, change: Change) -> Iterator[None]:
 
 def _notify_subscribers(ws: Workspace, change: Change, outcome: Outcome) -> None:
     """Notify subscribers of a finished change; one that fails is logged, the change stands."""
-    if outcome.state != "done" or ws.heard is unheard:
+    if outcome.state != "done" or ws.on_change is None:
         return
     steps = tuple(step for step in change.steps if step.path not in outcome.kept)
     try:
-        ws.heard(ws, replace(change, state=outcome.state, steps=steps))
+        ws.on_change(ws, replace(change, state=outcome.state, steps=steps))
     except Exception:
         log.exception("no event could be sent for change %s", change.id)
 
