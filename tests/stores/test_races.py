@@ -15,7 +15,6 @@ from notewright.errors import Busy, Conflict, Exists, Forbidden, NoSpace, NotFou
 from notewright.notes.path import NotePath
 from notewright.stores.base import version_of
 from notewright.stores.folder import atomic as writing_module
-from notewright.stores.folder import exchange as swap
 from notewright.stores.folder import paths
 from notewright.stores.folder.paths import Abilities, Root, translate_os_error
 from notewright.stores.folder.store import FolderStore
@@ -252,13 +251,13 @@ def test_a_note_that_is_gone_just_before_the_swap_stays_gone(
 def test_a_save_just_before_a_deletion_stays(
     store: FolderStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    version, real = put(tmp_path / "a.md"), swap.remove_note
+    version, real = put(tmp_path / "a.md"), writing_module.remove_note
 
     def remove(*args: Any) -> None:
         put(tmp_path / "a.md", THEIRS)
         real(*args)
 
-    monkeypatch.setattr(swap, "remove_note", remove)
+    monkeypatch.setattr(writing_module, "remove_note", remove)
     with pytest.raises(Conflict) as refused:
         store.delete(A, seen=version, op="1")
     assert refused.value.details["current"] == version_of(THEIRS)

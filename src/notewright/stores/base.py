@@ -97,7 +97,6 @@ class Store(Protocol):
         those that lead out or in a circle are absent. `bare`: only names are needed; files that would have to be looked
         at one by one for the rest have no stamp, size or times.
         Unavailable, and never an empty listing, where the notes cannot be reached."""
-        ...
 
     def changed_entries(self, known: dict[str, str], since_ns: int) -> Iterable[Entry]:
         """All files but those that have the stamp in `known` and were not modified after `since_ns`, in no order. Every
@@ -112,15 +111,12 @@ class Store(Protocol):
     def children(self, folder: str, *, hidden: bool = False, bare: bool = False) -> list[Entry]:
         """What is directly in a folder ("" is the root), sub-folders and broken symlinks included. NotFound without
         such a folder. `bare` as for `entries`."""
-        ...
 
     def stat(self, path: NotePath, *, hidden: bool = False) -> Entry:
         """The entry of one file or folder."""
-        ...
 
     def read(self, path: NotePath, *, hidden: bool = False) -> Stored:
         """Its bytes, whole: a file that an editor has just truncated is waited for."""
-        ...
 
     def read_many(
         self, paths: Sequence[NotePath], *, hidden: bool = False, keep: bool = True
@@ -133,7 +129,6 @@ class Store(Protocol):
         """Write new bytes to a temp file, so that a `swap` of the same op cannot fail for want of space. Optional.
         They are synced in the background, and durable before a `swap` of the op gives any file its name. Folders that
         are missing are made, and removed by `settle` if they stay empty."""
-        ...
 
     def swap(self, swap: Swap, *, op: OpId, hidden: bool = False) -> Stored | None:
         """Replace what was seen by the new bytes, or delete it; Conflict / Exists and nothing changed if something else
@@ -144,7 +139,6 @@ class Store(Protocol):
         Durable when it returns, unless something was staged for `op`: then the bytes are durable and the name is with
         `settle`, once for each folder. Repeating it with the same op after it happened is success; a store that
         versions by content takes exactly the new bytes being there for that."""
-        ...
 
     def write(
         self,
@@ -214,26 +208,21 @@ class Store(Protocol):
     def lock(self, path: NotePath | None = None, *, timeout: float = 10.0) -> AbstractContextManager[None]:
         """Exclude all other threads and processes from the notes, or (with a path) from this one while they may change
         others; Busy after `timeout`. Held for one change set, not re-entrant."""
-        ...
 
     def changes(self, stop: threading.Event, *, walked: bool = False) -> Iterator[frozenset[NotePath] | None]:
         """Hints of what changed from now on, until `stop`; the name of a folder stands for everything that is or was
         in it. None means: some may have been missed, look at everything; the first thing it yields is None, once the
         watch is up. `walked`: the caller looks at everything then, by `entries` or `changed_entries`, so that a folder
         may be watched from when that walk comes to it."""
-        ...
 
     def full_path(self, path: NotePath) -> str:
         """Where people find it without us: the path from the file system's root, or the key in a bucket."""
-        ...
 
     def healthy(self) -> bool:
         """The notes can be reached (the folder is there and is the one that was opened)."""
-        ...
 
     def close(self) -> None:
         """Finish what is left to do in the background. Calls after it are Unavailable."""
-        ...
 
 
 class ListedObject(NamedTuple):
@@ -258,51 +247,40 @@ class Objects(Protocol):
     @property
     def refuses_writes(self) -> str | None:
         """Why nothing can be written, in words."""
-        ...
 
     @property
     def location(self) -> str:
         """As people write it: s3://bucket/prefix."""
-        ...
 
     def may_write(self) -> bool:
         """This machine holds the lease, and the service takes writes."""
-        ...
 
     def at(self, folder: str) -> "Objects":
         """A folder as a prefix of its own."""
-        ...
 
     def below(self, folder: str = "") -> list[ListedObject]:
         """Everything below a folder."""
-        ...
 
     def folders(self) -> list[str]:
         """The names directly below the prefix that have something below them, in order."""
-        ...
 
     def exists(self, key: str) -> bool: ...
 
     def get(self, key: str, *, max_bytes: int | None = None) -> bytes:
         """Unavailable where it is larger."""
-        ...
 
     def put(self, key: str, data: bytes) -> str:
         """Write over whatever is there; the new ETag."""
-        ...
 
     def copy(self, source: "Objects", key: str, to: str) -> bool:
         """Copy an object inside the service, with its metadata. False where that cannot be done, or it is gone: then it
         has to be read and written."""
-        ...
 
     def remove(self, key: str) -> None:
         """Gone already is success."""
-        ...
 
     def each(self, call: Callable[[_Item], _Answer], items: Sequence[_Item]) -> list[_Answer]:
         """`call` on all items, several in parallel."""
-        ...
 
 
 def select_changed(entries: Iterable[Entry], known: dict[str, str], since_ns: int) -> Iterator[Entry]:

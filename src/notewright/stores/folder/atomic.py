@@ -1,6 +1,9 @@
-"""Writes and deletes notes in a folder: which temp files each change set has, which folders it made, what is durable.
+"""Writes and deletes notes in a folder so that no other program's save is lost.
 
-Everything here happens under the lock (`lock.py`), so that only foreign programs can interfere.
+A change writes its bytes to a temp file, exchanges its name with the note's, looks at what came out, and swaps back if
+it is not what was seen. Comparing first and renaming then would lose what an editor saves in between. Here the exchange
+*is* the comparison: once the new bytes have the note's name, what they replaced has the temp name, where it can be
+checked without a race. Everything happens under the lock (`lock.py`): only foreign programs write at the same time.
 """
 
 import errno
@@ -13,11 +16,10 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 
 from notewright.disk_sync import Sync
-from notewright.errors import Busy, Exists, Forbidden
+from notewright.errors import Busy, Conflict, Exists, Forbidden
 from notewright.notes.path import NotePath
 from notewright.stores.base import OpId, Stored, Swap, Version, changed_error, parents, version_of
-from notewright.stores.folder import exchange
-from notewright.stores.folder.leftovers import Leftover, Leftovers
+from notewright.stores.folder.leftovers import Leftover, Leftovers, swap_back
 from notewright.stores.folder.listing import file_entry, stamp_of
 from notewright.stores.folder.lock import FolderLock
 from notewright.stores.folder.paths import (
@@ -36,6 +38,7 @@ from notewright.stores.folder.temp_names import (
     digest_file,
     is_owner_alive,
     new_temp_name,
+    remove_if_safe,
     write_temp,
 )
 
@@ -206,11 +209,11 @@ class AtomicWriter:
                     is_same = False
                 # Checked first, since writing took long: better not to show what must be taken back, even for a moment.
                 if not is_same and (current := digest_file(folder, path.name)) != seen:
-                    raise exchange.conflict_error(path, current)
+                    raise _conflict_error(path, current)
                 ready = temp._replace(seen=seen[:12])
                 os.rename(str(temp), str(ready), src_dir_fd=folder, dst_dir_fd=folder)
                 temp = ready
-                if not exchange.replace_note(self._root, folder, temp, path, version, seen):
+                if not replace_note(self._root, folder, temp, path, version, seen):
                     self._leftovers.remove_or_schedule(folder, temp, path)
             found = os.fstat(file)
             with self._guard:
@@ -251,7 +254,7 @@ class AtomicWriter:
                     raise changed_error(path, current)
                 temp = new_temp_name(path.name, op)._replace(seen=seen[:12])
                 try:
-                    exchange.remove_note(self._root, folder, temp, path, seen)
+                    remove_note(self._root, folder, temp, path, seen)
                 finally:
                     self._leftovers.remove_or_schedule(folder, temp, path)
             self._make_durable(folder, path, op)
@@ -383,6 +386,69 @@ class AtomicWriter:
                 return step is not None
             step = self._replaced.get(step)
         return False
+
+
+def replace_note(root: Root, folder: int, temp: TempName, path: NotePath, ours: Version, seen: Version) -> bool:
+    """Give the temp file the note's name. True if what was seen is gone then, False if it has the temp name. Conflict,
+    and nothing changed, if what came out is not what was seen."""
+    note, name = path.name, str(temp)
+    try:
+        if not root.exchange(folder, name, note):
+            _replace_without_exchange(folder, temp, path, seen)
+            return False
+    except FileNotFoundError:
+        raise changed_error(path, None) from None
+    try:
+        out, is_gone = remove_if_safe(folder, temp, seen)
+    except OSError:
+        out, is_gone = "unreadable", False
+    if out != seen:
+        swap_back(root, folder, name, note, ours)
+        raise _conflict_error(path, out)
+    return is_gone
+
+
+def _replace_without_exchange(folder: int, temp: TempName, path: NotePath, seen: Version) -> None:
+    """Where the file system has no exchange: look, rename over, look again at the old bytes under a second name. A save
+    by rename between the two looks is lost; without an exchange there is no way to see it."""
+    note, second = path.name, str(temp._replace(number=f"{temp.number}0"))
+    with suppress(OSError):  # no links here: the look before is all there is
+        os.link(note, second, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+    try:
+        found = digest_file(folder, second if exists(folder, second) else note)
+        if found != seen:
+            raise _conflict_error(path, found)
+        os.rename(str(temp), note, src_dir_fd=folder, dst_dir_fd=folder)
+        found = digest_file(folder, second)
+        if found not in (seen, None):
+            os.rename(second, note, src_dir_fd=folder, dst_dir_fd=folder)
+            raise _conflict_error(path, found)
+        if found:
+            os.rename(second, str(temp), src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        if exists(folder, second):
+            os.unlink(second, dir_fd=folder)
+        raise
+
+
+def remove_note(root: Root, folder: int, temp: TempName, path: NotePath, seen: Version) -> None:
+    """Rename the note to `temp`, if it is there. Conflict, and it stays, if it is not what was seen."""
+    note, name = path.name, str(temp)
+    try:
+        root.move_new(folder, note, folder, name)
+    except FileNotFoundError:
+        return
+    out = digest_file(folder, name)
+    if out != seen:
+        # FileExistsError: a program has saved the note anew meanwhile; this older save is kept by `leftovers.py`.
+        with suppress(FileExistsError):
+            root.move_new(folder, name, folder, note)
+        raise _conflict_error(path, out)
+
+
+def _conflict_error(path: NotePath, found: str | None) -> Conflict:
+    """The mark of what is no readable file (`digest_file`) is no version."""
+    return changed_error(path, None if found is None or found.startswith("!") else found)
 
 
 def _unstage(folder: int, pending: _Op, path: NotePath) -> None:

@@ -21,7 +21,6 @@ from notewright.errors import Problem
 from notewright.lazy_dataclass import NamedTuple
 from notewright.notes.path import NotePath
 from notewright.stores.base import Version
-from notewright.stores.folder.exchange import swap_back
 from notewright.stores.folder.lock import FolderLock
 from notewright.stores.folder.paths import TEMP_PREFIX, Root, exists
 from notewright.stores.folder.temp_names import (
@@ -38,6 +37,7 @@ log = logging.getLogger(__name__)
 PAUSES_SECONDS = (0.05, 0.35, 1.1)  # before each look; the last again and again while it is open for writing
 OFTEN_LOOKS = 400  # some seven minutes; an editor may have it open for days, and each look reads it whole
 RARE_PAUSE_SECONDS = 60.0  # before each look after that
+MAX_SWAPS = 100  # of `swap_back`
 IDLE_SECONDS = 30.0  # before the thread ends for want of work
 MAX_COPIES = 1000
 
@@ -152,37 +152,34 @@ class Leftovers:
                 return swapped
 
     def _put_back(self, holder: int, folder: int, left: Leftover, temp: TempName) -> Leftover | None:
-        theirs = digest_file(holder, left.name)
-        current = digest_file(folder, left.note) if left.note else "unknown"
+        theirs, note = digest_file(holder, left.name), left.note or ""
+        current = digest_file(folder, note) if note else "unknown"
         if theirs is None:
-            pass
-        elif theirs == current:
+            return None
+        if theirs == current:
             os.unlink(left.name, dir_fd=holder)
-        elif current is None:
-            log.warning("%s was written to while it was being removed: it stays", left.note)
-            self._root.move_new(holder, left.name, folder, left.note or "")
-        elif self._follows(current, temp.ours):
-            renamed = left._replace(name=str(temp._replace(ours=current[:12])))
-            os.rename(left.name, renamed.name, src_dir_fd=holder, dst_dir_fd=folder)
-            return self._swap_back(folder, renamed, theirs, current)
-        else:
+            return None
+        if current is None:
+            log.warning("%s was written to while it was being removed: it stays", note)
+            self._root.move_new(holder, left.name, folder, note)
+            return None
+        if not self._follows(current, temp.ours):
             self._keep_copy(holder, folder, left)
-        return None
-
-    def _swap_back(self, folder: int, left: Leftover, theirs: str, current: Version) -> Leftover | None:
-        note = left.note or ""
+            return None
+        renamed = left._replace(name=str(temp._replace(ours=current[:12])))
+        os.rename(left.name, renamed.name, src_dir_fd=holder, dst_dir_fd=folder)
         try:
-            if not self._root.exchange(folder, left.name, note):
-                os.rename(left.name, note, src_dir_fd=folder, dst_dir_fd=folder)
+            if not self._root.exchange(folder, renamed.name, note):
+                os.rename(renamed.name, note, src_dir_fd=folder, dst_dir_fd=folder)
                 return None
         except FileNotFoundError:
-            self._root.move_new(folder, left.name, folder, note)
+            self._root.move_new(folder, renamed.name, folder, note)
             return None
-        if digest_file(folder, left.name) == current:
+        if digest_file(folder, renamed.name) == current:
             log.warning("%s was written to while it was being replaced: that came last and stays", note)
-            return left
-        swap_back(self._root, folder, left.name, note, theirs)
-        self._keep_copy(folder, folder, left)
+            return renamed
+        swap_back(self._root, folder, renamed.name, note, theirs)
+        self._keep_copy(folder, folder, renamed)
         return None
 
     def _keep_copy(self, holder: int, folder: int, left: Leftover) -> None:
@@ -206,3 +203,17 @@ class Leftovers:
                     yield folder
                     return
         yield None
+
+
+def swap_back(root: Root, folder: int, name: str, note: str, placed: str) -> None:
+    """Exchange until what comes out is what we placed: an editor may save between any two exchanges, and its newest
+    save must end up under the note's name."""
+    for _ in range(MAX_SWAPS):
+        inside = digest_file(folder, name)
+        try:
+            root.exchange(folder, name, note)
+        except FileNotFoundError:  # the note was moved away meanwhile: the name is free
+            return root.move_new(folder, name, folder, note)
+        if inside is None or digest_file(folder, name) == placed:
+            return
+        placed = inside
