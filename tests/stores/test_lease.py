@@ -8,7 +8,8 @@ import pytest
 
 from notewright.errors import Unavailable
 from notewright.stores.s3 import lease as lease_module
-from notewright.stores.s3.lease import LEASE_SECONDS, FoundLease, Lease, LeaseOwner
+from notewright.stores.s3.lease import LEASE_SECONDS, Lease, LeaseOwner
+from notewright.stores.s3.requests import ConditionFailed, FoundObject, Missing
 
 WRITE_SECONDS = 60.0
 A, B = LeaseOwner("a", "desk"), LeaseOwner("b", "laptop")
@@ -16,23 +17,28 @@ A, B = LeaseOwner("a", "desk"), LeaseOwner("b", "laptop")
 
 @dataclass
 class Key:
-    """One key with compare-and-swap, which may be away, or lose its answers."""
+    """The requests to one key with compare-and-swap, which may be away, or lose its answers."""
 
-    found: FoundLease | None = None
+    found: FoundObject | None = None
     puts: int = 0
     away: bool = False
     loses_answers: bool = False
 
-    def get(self) -> FoundLease | None:
+    def get(self, key: str) -> FoundObject:
         self.reach()
+        if self.found is None:
+            raise Missing
         return self.found
 
-    def put(self, data: bytes, *, seen: str | None) -> str | None:
+    def if_match(self, etag: str) -> str:
+        return etag
+
+    def put(self, key: str, data: bytes, *, mode: str, writes: bool) -> str:
         self.reach()
-        if seen != (self.found and self.found.etag):
-            return None
+        if mode != (self.found.etag if self.found else "create"):
+            raise ConditionFailed
         self.puts += 1
-        self.found = FoundLease(data, f"e{self.puts}")
+        self.found = FoundObject(data, f"e{self.puts}", {}, {})
         if self.loses_answers:
             raise Unavailable("no answer")
         return self.found.etag
@@ -50,7 +56,7 @@ class World:
     now: float = 0.0
 
     def machine(self, owner: LeaseOwner, skew: float = 0.0, **options: object) -> Lease:
-        made = Lease(self.key, owner, write_seconds=WRITE_SECONDS, clock=lambda: self.now + skew, **options)  # type: ignore[arg-type]
+        made = Lease(self.key, "lease", owner, write_seconds=WRITE_SECONDS, clock=lambda: self.now + skew, **options)  # type: ignore[arg-type]
         made.start()
         made._stop.set()  # the test renews by itself
         return made
@@ -127,7 +133,7 @@ def test_a_machine_that_starts_again_has_its_lease_at_once(world: World) -> None
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"\xff", b'{"owner": "x"}'])
 def test_an_object_that_is_no_lease_is_waited_out(world: World, data: bytes) -> None:
-    world.key.found = FoundLease(data, "e0")
+    world.key.found = FoundObject(data, "e0", {}, {})
     first = world.machine(A)
     assert not first.may_write() and "another machine writes" in first.why_not()
     world.now = LEASE_SECONDS
@@ -139,12 +145,12 @@ def test_all_who_ask_at_first_wait_for_one_answer(world: World) -> None:
     asked = threading.Event()
 
     class Slow(Key):
-        def get(self) -> FoundLease | None:
+        def get(self, key: str) -> FoundObject:
             asked.wait(0.05)
-            return super().get()
+            return super().get(key)
 
     world.key = Slow()
-    lease = Lease(world.key, A, write_seconds=WRITE_SECONDS, clock=lambda: world.now)
+    lease = Lease(world.key, "lease", A, write_seconds=WRITE_SECONDS, clock=lambda: world.now)
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(lambda _: lease.may_write(), range(8)))
     assert world.key.puts == 1
@@ -157,23 +163,23 @@ def test_an_error_that_nobody_expected_does_not_end_the_renewing(
     renewed = threading.Event()
 
     class Breaking(Key):
-        def put(self, data: bytes, *, seen: str | None) -> str | None:
+        def put(self, key: str, data: bytes, *, mode: str, writes: bool) -> str:
             if self.puts == 1 and not caplog.records:
                 raise ValueError("not expected")
             if self.puts == 2:
                 renewed.set()
-            return super().put(data, seen=seen)
+            return super().put(key, data, mode=mode, writes=writes)
 
     monkeypatch.setattr(lease_module, "RENEW_SECONDS", 0.01)
     world.key = Breaking()
-    lease = Lease(world.key, A, write_seconds=WRITE_SECONDS, clock=lambda: world.now)
+    lease = Lease(world.key, "lease", A, write_seconds=WRITE_SECONDS, clock=lambda: world.now)
     assert lease.may_write() and renewed.wait(30), "the thread goes on"
     assert "could not be renewed: ValueError('not expected')" in caplog.text
     lease.close()
 
 
 def test_nobody_asks_for_it_before_something_is_to_be_written(world: World) -> None:
-    lease = Lease(world.key, A, write_seconds=WRITE_SECONDS, clock=lambda: world.now)
+    lease = Lease(world.key, "lease", A, write_seconds=WRITE_SECONDS, clock=lambda: world.now)
     assert world.key.puts == 0
     assert lease.may_write() and world.key.puts == 1
     lease.close()

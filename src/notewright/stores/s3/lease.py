@@ -13,10 +13,10 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from notewright.errors import Problem
-from notewright.stores.s3.requests import ConditionFailed, Missing, Requests
+from notewright.stores.s3.requests import ConditionFailed, FoundObject, Missing, Requests
 
 log = logging.getLogger(__name__)
 
@@ -25,11 +25,6 @@ RENEW_SECONDS = 20.0
 CLOSE_SECONDS = 5.0  # that `close` waits for a renewal under way
 TRIES = 4  # other processes of this machine renew it too
 MAX_LEASE_BYTES = 4_096  # that are parsed: another program may have written it
-
-
-class FoundLease(NamedTuple):
-    data: bytes
-    etag: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +40,15 @@ class Lease:
 
     def __init__(
         self,
-        where: "BucketLeaseObject",
+        requests: Requests,
+        key: str,
         owner: LeaseOwner,
         *,
         write_seconds: float,
         is_last: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._object, self._owner, self._write_seconds = where, owner, write_seconds
+        self._requests, self._key, self._owner, self._write_seconds = requests, key, owner, write_seconds
         self._is_last, self._clock = is_last, clock
         self._mutex, self._starting = threading.Lock(), threading.Lock()
         self._until: float | None = None  # as long as it is ours
@@ -96,9 +92,9 @@ class Lease:
             held, last, self._until = self._until is not None, self._is_last(), None
             if held and last and not self._problem:  # a service that did not answer is not waited for again
                 try:
-                    found = self._object.get()  # another process of this machine may have renewed it last
+                    found = self._get()  # another process of this machine may have renewed it last
                     if found is not None and _parse(found.data).get("owner") == self._owner.id:
-                        self._object.put(_dump(None), seen=found.etag)
+                        self._put(None, found.etag)
                 except Problem as problem:
                     log.info("the lease was not let go: %s", problem)
 
@@ -121,19 +117,35 @@ class Lease:
         for _ in range(TRIES):
             seen = self._etag
             if seen is None:
-                found = self._object.get()
+                found = self._get()
                 if found is not None:
                     if not self._may_take(found):
                         return
                     seen = found.etag
             sent = self._clock()
             self._etag = None
-            self._etag = self._object.put(_dump(self._owner), seen=seen)
+            self._etag = self._put(self._owner, seen)
             if self._etag is not None:
                 self._until, self._other, self._other_since = sent + LEASE_SECONDS, None, None
                 return
 
-    def _may_take(self, found: FoundLease) -> bool:
+    def _get(self) -> FoundObject | None:
+        try:
+            return self._requests.get(self._key)
+        except Missing:
+            return None
+
+    def _put(self, owner: LeaseOwner | None, seen: str | None) -> str | None:
+        """The new ETag, or None where another one than `seen` (None: any at all) is there."""
+        holder = {} if owner is None else {"owner": owner.id, "host": owner.host}
+        data = json.dumps(holder | {"renewal": secrets.token_hex(8)}).encode()  # so that each renewal changes the ETag
+        mode = "create" if seen is None else self._requests.if_match(seen)
+        try:
+            return self._requests.put(self._key, data, mode=mode, writes=False)  # may_write depends on this very PUT
+        except (ConditionFailed, Missing):
+            return None
+
+    def _may_take(self, found: FoundObject) -> bool:
         """It is free, ours, or another machine's that did not renew it for as long as it lasts."""
         fields = _parse(found.data)
         if fields.get("owner") in (None, self._owner.id):
@@ -146,12 +158,6 @@ class Lease:
         return now - self._other_since[1] >= LEASE_SECONDS
 
 
-def _dump(owner: LeaseOwner | None) -> bytes:
-    """Never twice the same, so that each renewal changes the ETag."""
-    holder = {} if owner is None else {"owner": owner.id, "host": owner.host}
-    return json.dumps(holder | {"renewal": secrets.token_hex(8)}).encode()
-
-
 def _parse(data: bytes) -> dict[str, Any]:
     """What is no lease of ours counts as that of an unknown machine, and is taken over once it stays as it is."""
     try:
@@ -159,26 +165,3 @@ def _parse(data: bytes) -> dict[str, Any]:
         return fields if isinstance(fields, dict) else {"owner": "unknown"}
     except ValueError:
         return {"owner": "unknown"}
-
-
-class BucketLeaseObject:
-    """The lease as an object of the bucket: one key with compare-and-swap. Both methods raise a Problem where the
-    service does not answer."""
-
-    def __init__(self, key: str, requests: Requests) -> None:
-        self._key, self._requests = key, requests
-
-    def get(self) -> FoundLease | None:
-        try:
-            found = self._requests.get(self._key)
-        except Missing:
-            return None
-        return FoundLease(found.data, found.etag)
-
-    def put(self, data: bytes, *, seen: str | None) -> str | None:
-        """The new ETag, or None where another one than `seen` (None: any at all) is there."""
-        mode = "create" if seen is None else self._requests.if_match(seen)
-        try:
-            return self._requests.put(self._key, data, mode=mode, writes=False)  # may_write depends on this very PUT
-        except (ConditionFailed, Missing):
-            return None

@@ -37,7 +37,7 @@ from notewright.stores.base import (
     release_free_memory,
     version_of,
 )
-from notewright.stores.s3.lease import BucketLeaseObject, Lease, LeaseOwner
+from notewright.stores.s3.lease import Lease, LeaseOwner
 from notewright.stores.s3.metadata import (
     DELETED,
     OP,
@@ -109,8 +109,7 @@ class S3Store(Store):
     def hold_lease(self, owner: LeaseOwner, *, is_last: Callable[[], bool], now: bool) -> None:
         """Write only while this machine holds the lease; acquired `now`, or with the first write."""
         longest_put = max(self._settings.timeout_seconds, LARGE_SECONDS)
-        where = BucketLeaseObject(self._key(LEASE), self._requests)
-        self._lease = Lease(where, owner, write_seconds=longest_put, is_last=is_last)
+        self._lease = Lease(self._requests, self._key(LEASE), owner, write_seconds=longest_put, is_last=is_last)
         self._requests.may_write, self._requests.why_not = self._lease.may_write, self._lease.why_not
         if now and not self.refuses_writes:
             self._lease.start()
