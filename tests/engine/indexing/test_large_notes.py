@@ -199,7 +199,7 @@ def test_a_large_note_that_cannot_be_filed_keeps_no_other_waiting(workspace, sma
 
 
 def test_a_note_that_holds_too_much_is_read_without_parsing_all_of_it(workspace, small: None, monkeypatch) -> None:
-    monkeypatch.setattr(reading, "_SHORT", 100)
+    monkeypatch.setattr(reading, "MAX_CACHED_CHARS", 100)
     text = "---\ntitle: Huge\n---\n# Head\n" + "[[x]] " * 60
     note = read(workspace({"Huge.md": text}), NotePath("Huge.md")).note
     assert (note.title, note.text, note.links, note.headings) == ("Huge", text, (), ())
