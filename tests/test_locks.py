@@ -90,7 +90,7 @@ def test_those_who_wait_get_the_lock_in_the_order_they_asked(handles: list[int])
         asked = time.monotonic_ns()
         threads.append(threading.Thread(target=wait, args=(who,)))
         threads[-1].start()
-        eventually(True, lambda: locks._waiting_before(handles[0], time.monotonic_ns()))
+        eventually(True, lambda: locks._has_earlier_ticket(handles[0], time.monotonic_ns()))
         eventually(True, lambda asked=asked: waits_since(handles[0], asked))
     os.close(handles[0])
     for thread in threads:

@@ -1,11 +1,11 @@
-"""Advisory locks between processes: `flock`, which the kernel releases when a process dies, given in turn.
+"""Fair advisory locks between processes: `flock`, which the kernel releases when a process dies, with a queue.
 
-`flock` knows no order: whoever asks in the instant after a release gets it, so that a process with a stream of short
-changes keeps all others out. Here whoever has to wait takes a ticket, and nobody tries for the lock while there is an
-earlier one. A ticket is a shared lock on one byte of the same file, at the offset of the time it was taken: it writes
-nothing, needs no second file, reaches other users and containers as the lock itself does, and ends with its process.
-Unlike an exclusive one it can be taken on a directory. Where a system has no such locks (`F_OFD_SETLK`), waiting is
-polling without an order.
+`flock` has no order: the process that asks in the instant after a release gets it, so that one with a stream of short
+changes starves all others. Here a process that has to wait takes a ticket, and none tries for the lock while there is
+an earlier ticket. A ticket is a shared lock on one byte of the same file, at the offset of the time it was taken: it
+writes nothing, needs no second file, reaches other users and containers as the lock itself does, and ends with its
+process. Unlike an exclusive lock it can be taken on a directory. Where a system has no such locks (`F_OFD_SETLK`),
+waiting is polling without an order.
 """
 
 import contextlib
@@ -20,9 +20,9 @@ from typing import Protocol
 
 SHARED, EXCLUSIVE = fcntl.LOCK_SH, fcntl.LOCK_EX
 
-_SHORTEST_S, _LONGEST_S = 0.0002, 0.004  # between two tries
-_PAUSES = 40  # a pause is such a part of the time waited so far: little is lost between a release and the next try
-_RENEWED_NS, _EXPIRED_NS = 1_000_000_000, 2_000_000_000  # a process that was stopped while it waited is passed over
+MIN_POLL_SECONDS, MAX_POLL_SECONDS = 0.0002, 0.004  # between two tries
+_POLL_FRACTION = 1 / 40  # of the time waited so far: little is lost between a release and the next try
+_TICKET_RENEWAL_NS, _TICKET_EXPIRY_NS = 1_000_000_000, 2_000_000_000  # a process that is stopped loses its place
 
 _SET, _GET = getattr(fcntl, "F_OFD_SETLK", None), getattr(fcntl, "F_OFD_GETLK", None)
 _RANGE = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, process
@@ -31,10 +31,10 @@ _RANGE = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, 
 def lock_file(
     path: Path | str, kind: int = EXCLUSIVE, timeout: float | None = None, flags: int = os.O_RDWR | os.O_CREAT
 ) -> int:
-    """The file at this path, open and locked until it is closed; made if it is not there, its folder is not.
+    """Open the file at this path and lock it until it is closed. The file is made if it is missing, its folder is not.
 
-    Without a `timeout` it waits for ever; BlockingIOError when that many seconds have passed, at once for 0. A file
-    that was deleted or replaced while it was waited for is left for the one that has its name now.
+    Without a `timeout` it waits for ever; BlockingIOError when that many seconds have passed, at once for 0. Where the
+    file was deleted or replaced while waiting, the one that has its name now is locked.
     """
     until = None if timeout is None else time.monotonic() + timeout
     while True:
@@ -65,21 +65,21 @@ def locked_file(path: Path, kind: int = EXCLUSIVE, timeout: float | None = None)
 
 
 class Lock(Protocol):
-    """A lock that is held."""
+    """A lock that this process holds."""
 
     def is_current(self) -> bool:
-        """It is still the one that others find under its name."""
+        """Is it still the lock that others find under its name?"""
 
     def release(self, *, last: bool = False) -> None:
-        """`last`: nobody will ask for this name again."""
+        """`last`: nobody will lock this name again."""
 
 
 class Coordination(Protocol):
-    """Locks by name among all processes that serve the same notes. Each ends with its process: nothing a dead one held
-    has to be cleared up, and who still holds a lock is slow, not dead. OSError where no lock can be had at all."""
+    """Locks by name among all processes that serve the same notes. Each ends with its process: a dead one leaves
+    nothing to clear up, and one that still holds a lock is slow, not dead. OSError where locks do not work at all."""
 
     def try_lock(self, name: str, *, shared: bool = False) -> Lock | None:
-        """None while somebody else holds it."""
+        """None while another holder has it."""
 
 
 class FileLocks:
@@ -119,7 +119,7 @@ class FileLock:
 
 
 class NoCoordination:
-    """One process alone: every lock is free."""
+    """For one process alone: every lock is free."""
 
     def try_lock(self, name: str, *, shared: bool = False) -> Lock | None:
         return _FreeLock()
@@ -134,35 +134,35 @@ class _FreeLock:
 
 
 def lock_in_turn(handle: int, kind: int, until: float) -> None:
-    """Lock an open file or directory, after those who asked before; BlockingIOError when `until` (monotonic) is past.
+    """Lock an open file or directory, after those that asked before; BlockingIOError when `until` (monotonic) is past.
 
     Unlocked by closing `handle`. Any other OSError: this file system has no locks.
     """
     began, ticket = time.monotonic_ns(), 0
     while True:
         now = time.monotonic_ns()
-        if not _waiting_before(handle, ticket or now):
+        if not _has_earlier_ticket(handle, ticket or now):
             try:
                 fcntl.flock(handle, kind | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 pass
-        if now - ticket > _RENEWED_NS:
+        if now - ticket > _TICKET_RENEWAL_NS:
             _take_ticket(handle, now)
             ticket = now
         if now > until * 1e9:
             _drop_ticket(handle)
             raise BlockingIOError("locked by somebody else")
-        time.sleep(min(max(_SHORTEST_S, (now - began) / 1e9 / _PAUSES), _LONGEST_S))
+        time.sleep(min(max(MIN_POLL_SECONDS, (now - began) / 1e9 * _POLL_FRACTION), MAX_POLL_SECONDS))
     if ticket:
         _drop_ticket(handle)
 
 
-def _waiting_before(handle: int, ticket: int) -> bool:
-    """Somebody else has an earlier ticket, and not one so old that its owner must have been stopped."""
+def _has_earlier_ticket(handle: int, ticket: int) -> bool:
+    """Another process has an earlier ticket, and not one so old that its owner must be stopped."""
     if _GET is None:
         return False
-    start = max(ticket - _EXPIRED_NS, 0)
+    start = max(ticket - _TICKET_EXPIRY_NS, 0)
     asked = _RANGE.pack(fcntl.F_WRLCK, 0, start, ticket - start, 0)
     try:
         found: int = _RANGE.unpack(fcntl.fcntl(handle, _GET, asked))[0]

@@ -160,7 +160,7 @@ def test_notes_that_are_there_stay_unless_they_are_to_be_replaced(workspace: Mak
 
 
 def test_what_is_much_becomes_several_changes(workspace: MakeWorkspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_write, "MOST_BYTES", 25)
+    monkeypatch.setattr(batch_write, "MAX_BYTES", 25)
     ws = workspace()
     report = import_files(ws, zipped({f"N {number}.md": b"0123456789" for number in range(5)}))
     assert (len(report.created), len(report.changes)) == (5, 3)

@@ -159,7 +159,7 @@ def test_a_list_that_would_lead_out_of_the_backup_is_not_believed(kept: Workspac
 
 
 def test_what_is_much_becomes_several_changes(kept: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_write, "MOST_FILES", 2)
+    monkeypatch.setattr(batch_write, "MAX_FILES", 2)
     before = files(tmp_path / "Main")
     done = restore_backup(kept, tmp_path / "to", exact=True)
     assert len(done.changes) == 3
@@ -173,7 +173,7 @@ def test_what_is_much_becomes_several_changes(kept: Workspace, tmp_path: Path, m
 def test_what_stops_in_the_middle_says_how_to_take_back_the_part_that_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_write, "MOST_FILES", 1)
+    monkeypatch.setattr(batch_write, "MAX_FILES", 1)
     write_files(tmp_path / "whole", {"A.md": "small\n", "B.bin": random.Random(1).randbytes(400_000)})
     back_up([folder_desk(tmp_path / "whole")], tmp_path / "to", now=day(0))
     with small_disk(tmp_path / "disk", 200):

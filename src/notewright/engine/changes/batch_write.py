@@ -15,11 +15,11 @@ from notewright.errors import Forbidden, NotFound, Problem
 from notewright.notes.path import NotePath
 from notewright.stores.base import parents, version_of
 
-MOST_FILES = 2_000  # of one change set, for nobody else can write while it lasts
-MOST_BYTES = 64 << 20  # new and old ones together, for they are in memory and in the history
+MAX_FILES = 2_000  # of one change set, for nobody else can write while it lasts
+MAX_BYTES = 64 << 20  # new and old ones together, for they are in memory and in the history
 MAX_FILE_BYTES = 256 << 20  # a larger file is not kept in a history
 _STAYS = "it is too large to be kept for an undo, so it stays"
-MOST_REFUSALS = 20  # of single files by the file system, before the rest of a change set is given up too
+MAX_REFUSALS = 20  # of single files by the file system, before the rest of a change set is given up too
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class BatchResult:
     changes: tuple[str, ...] = ()
 
     def record(self) -> dict[str, Any]:
-        """As it is told to programs."""
+        """As JSON for programs."""
         lists = {one.name: list(getattr(self, one.name)) for one in fields(BatchResult)}
         return lists | {"skipped": [asdict(one) for one in self.skipped]}
 
@@ -123,7 +123,7 @@ class _BatchWriter:
                 self.paths["unchanged"].append(one.path)
                 continue
             data, size = fetched
-            if batch and (total + size > MOST_BYTES or len(batch) >= MOST_FILES):
+            if batch and (total + size > MAX_BYTES or len(batch) >= MAX_FILES):
                 yield batch
                 batch, total = {}, 0
             batch[NotePath(one.path)] = data
@@ -174,7 +174,7 @@ class _BatchWriter:
                 break
             except Forbidden as problem:
                 path = problem.details.get("path")
-                if path not in batch or len(refused) >= MOST_REFUSALS:
+                if path not in batch or len(refused) >= MAX_REFUSALS:
                     raise
                 del batch[path]
                 refused.append(SkippedFile(path, "not_allowed", problem.message))
