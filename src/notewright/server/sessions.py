@@ -51,7 +51,7 @@ class _SharedSession(Session):
     def once(self, what: str) -> bool:
         return self._traffic.mark_once(self._name, f"once {what}")
 
-    def shown(self, workspace: str) -> ShownVersions:
+    def shown_versions(self, workspace: str) -> ShownVersions:
         return _SharedShownVersions(self._traffic, self._name, workspace)
 
 

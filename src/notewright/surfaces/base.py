@@ -90,14 +90,16 @@ class Session:
         kept = self._bound.get((workspace.id, actor.tool))
         if kept is not None and kept[0] is workspace and kept[1] is actor:
             return kept[2]
-        shown: ShownVersions | None = workspace.shown
-        if workspace.live is not None:
-            with self.lock:
-                shown = self._shown.setdefault(workspace.id, LastShown())
+        shown = workspace.shown if workspace.live is None else self.shown_versions(workspace.id)
         bound = replace(workspace, actor=actor, limits=_limit_wait(workspace.limits), shown=shown)
         if keep:
             self._bound[workspace.id, actor.tool] = (workspace, actor, bound)
         return bound
+
+    def shown_versions(self, workspace: str) -> ShownVersions:
+        """The versions of notes this client was shown last. Sessions over HTTP override it: workers share them."""
+        with self.lock:
+            return self._shown.setdefault(workspace, LastShown())
 
     def has_done(self, what: str) -> bool:
         """Whether `once` was called for it."""
