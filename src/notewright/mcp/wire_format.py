@@ -1,4 +1,4 @@
-"""Our values in the shapes of the wire, as plain dicts. Nothing here needs the SDK, so that stdio starts without it."""
+"""Our values as JSON objects of the protocol. Nothing here needs the SDK, so that stdio starts without it."""
 
 import base64
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ SERVER = {"name": "notewright", "version": __version__}
 
 
 def capabilities(surfaces: Sequence[Surface]) -> Shape:
-    """What a server of these surfaces can be asked for."""
+    """The capabilities of a server of these surfaces."""
     resources = any(surface.resources is not None for surface in surfaces)
     prompts = any(surface.prompts for surface in surfaces)
     return {
@@ -40,12 +40,11 @@ def handshake(surfaces: Sequence[Surface], wanted: str) -> Shape:
 
 
 def tools(given: Sequence[Tool]) -> Shape:
-    return {"tools": [_tool(tool) for tool in given]}
-
-
-def _tool(tool: Tool) -> Shape:
-    shaped: Shape = {"name": tool.name, "description": tool.description, "inputSchema": tool.schema}
-    return shaped | ({"annotations": dict(tool.annotations)} if tool.annotations else {})
+    shaped: list[Shape] = []
+    for tool in given:
+        shape: Shape = {"name": tool.name, "description": tool.description, "inputSchema": tool.schema}
+        shaped.append(shape | ({"annotations": dict(tool.annotations)} if tool.annotations else {}))
+    return {"tools": shaped}
 
 
 def result(answer: Answer) -> Shape:
@@ -65,11 +64,12 @@ def error(code: int, message: str, data: Any = None) -> Shape:
 
 
 def prompts(given: Sequence[Prompt]) -> Shape:
-    return {"prompts": [_prompt(prompt) for prompt in given]}
-
-
-def _prompt(prompt: Prompt) -> Shape:
-    return {"name": prompt.name, "description": prompt.description, "arguments": [*map(asdict, prompt.arguments)]}
+    return {
+        "prompts": [
+            {"name": prompt.name, "description": prompt.description, "arguments": [*map(asdict, prompt.arguments)]}
+            for prompt in given
+        ]
+    }
 
 
 def prompted(prompt: Prompt, text: str) -> Shape:

@@ -1,6 +1,6 @@
 """Files as MCP resources, for any surface: listed page by page, read and completed by path under one URI scheme.
 
-What is given back are the protocol's own objects, which nobody between here and the wire looks into.
+They are returned as the protocol's own objects, which nothing between here and the wire looks into.
 """
 
 import base64
@@ -8,6 +8,7 @@ import mimetypes
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal
 from urllib.parse import quote, unquote
 
@@ -44,7 +45,12 @@ class NoteResources:
 
     def list(self, call: Call, cursor: str | None) -> tuple[Sequence[dict[str, Any]], str | None]:
         """One page and the cursor of the next; Invalid for a cursor that is not ours."""
-        number, offset = _place("0-0" if cursor is None else cursor)
+        number, offset = 0, 0  # of the workspace, and of its files on the pages before
+        if cursor is not None:
+            parts = re.fullmatch(r"(\d{1,9})-(\d{1,9})", cursor, re.ASCII)
+            if parts is None:
+                raise Invalid("this cursor is not one of ours", hint="list from the beginning", what="cursor")
+            number, offset = int(parts[1]), int(parts[2])
         workspaces = self._workspaces(call)
         if not workspaces[number:]:
             return [], None
@@ -56,7 +62,7 @@ class NoteResources:
         return found, f"{number + 1}-0" if workspaces[number + 1 :] else None
 
     def read(self, call: Call, uri: str) -> dict[str, Any]:
-        """What stands in it, as text or else as bytes; NotFound where nothing is."""
+        """The content, as text or else as bytes; NotFound where nothing is."""
         workspace, path = self._resolve(call, uri)
         data, mime = self.data(workspace, path), _mime(path)
         if mime == "text/markdown":
@@ -67,20 +73,21 @@ class NoteResources:
             return {"uri": uri, "mimeType": mime, "blob": base64.b64encode(data).decode()}
 
     def complete(self, call: Call, argument: str, begun: str) -> Sequence[str]:
+        """Paths that begin so, or whose last part does, case ignored."""
         if argument != "path":
             return []
         found: list[str] = []
         for workspace in self._workspaces(call):
             prefix = self._prefix(call.library, workspace)
-            start = begun.removeprefix(prefix) if begun.startswith(prefix) else "" if prefix.startswith(begun) else None
-            if start is not None:
-                found += [prefix + path for path in self._begun(workspace, start.lower())[: PAGE + 1]]
+            if not begun.startswith(prefix) and not prefix.startswith(begun):
+                continue
+            start = begun.removeprefix(prefix).lower() if begun.startswith(prefix) else ""
+            paths = ((file.path, file.path.lower()) for file in self.files(workspace, 0, None))
+            matching = (
+                path for path, key in paths if key.startswith(start) or key.rpartition("/")[2].startswith(start)
+            )
+            found += [prefix + path for path in islice(matching, PAGE + 1)]
         return found
-
-    def _begun(self, workspace: Workspace, start: str) -> Sequence[str]:
-        """Paths that begin so, or whose last part does, case ignored."""
-        names = ((one.path, one.path.lower()) for one in self.files(workspace, 0, None))
-        return [path for path, name in names if name.startswith(start) or name.rpartition("/")[2].startswith(start)]
 
     def files(self, workspace: Workspace, offset: int, limit: int | None) -> Sequence[IndexedFile]:
         """What the workspace's caller may see, by path."""
@@ -99,7 +106,7 @@ class NoteResources:
         return data
 
     def uri(self, library: Library, workspace: Workspace, path: str) -> str:
-        """By which name a changed file is known to this client."""
+        """The URI of a file for this client."""
         return self.base + quote(self._prefix(library, workspace) + path)
 
     def _workspaces(self, call: Call) -> tuple[Workspace, ...]:
@@ -136,11 +143,3 @@ def _mime(path: str) -> str:
     if path.lower().endswith(".md"):
         return "text/markdown"
     return mimetypes.guess_type(path)[0] or "application/octet-stream"
-
-
-def _place(cursor: str) -> tuple[int, int]:
-    """Which workspace, and how many of its files were told."""
-    found = re.fullmatch(r"(\d{1,9})-(\d{1,9})", cursor, re.ASCII)
-    if found is None:
-        raise Invalid("this cursor is not one of ours", hint="list from the beginning", what="cursor")
-    return int(found[1]), int(found[2])

@@ -1,4 +1,4 @@
-"""How `notes` says things: the outcome first, then the items, bounded, and what was left out last."""
+"""The words of `notes`' answers: the outcome first, then the items, bounded, and what was left out last."""
 
 import json
 import re
@@ -144,24 +144,21 @@ def _between(one: Hit, start: int) -> str:
 def matching(hits: Sequence[tuple[str, LineMatch]]) -> Iterator[str]:
     """`path:line: text` and, around it, `path-line- text`; a line that is near two matches stands there once."""
     matched = {(path, one.line) for path, one in hits}
-    told: set[tuple[str, int]] = set()
+    shown: set[tuple[str, int]] = set()
     for path, one in hits:
         first = one.line - len(one.before)
         around = [*enumerate(one.before, first), (one.line, None), *enumerate(one.after, one.line + 1)]
         for number, text in around:
             if text is None:
-                yield f"{path}:{number}: {_around_match(one)}"
-            elif (path, number) not in told and (path, number) not in matched:
-                told.add((path, number))
+                start = (
+                    max(one.spans[0][0] - 100, 0) if one.spans else 0
+                )  # of a long line the part with the first match
+                is_cut = start > 0 and len(one.text) > LINE_CHARS
+                line = "…" + shortened(one.text[start:], LINE_CHARS - 1) if is_cut else shortened(one.text)
+                yield f"{path}:{number}: {line}"
+            elif (path, number) not in shown and (path, number) not in matched:
+                shown.add((path, number))
                 yield f"{path}-{number}- {shortened(text)}"
-
-
-def _around_match(one: LineMatch) -> str:
-    """The line; of a long one the part with the first match."""
-    start = max(one.spans[0][0] - 100, 0) if one.spans else 0
-    if len(one.text) <= LINE_CHARS or start == 0:
-        return shortened(one.text)
-    return "…" + shortened(one.text[start:], LINE_CHARS - 1)
 
 
 def passages(pack: ContextPack, about: str, show: Callable[[Passage], str]) -> Iterator[str]:
@@ -171,19 +168,15 @@ def passages(pack: ContextPack, about: str, show: Callable[[Passage], str]) -> I
         heading = f" › {shortened(one.heading, 100)}" if one.heading else ""
         why = "" if one.why == "match" else f", {one.why}"
         lines = f"L{one.first_line}" if one.first_line == one.last_line else f"L{one.first_line}-{one.last_line}"
+        cut = ""
+        if one.goes_on is not None:
+            cut = f"; cut, goes on to L{one.goes_on}" if one.goes_on > one.last_line else "; cut in this line"
         yield ""
-        yield f"## {show(one)}{heading} ({lines}{why}{_cut_note(one)})"
+        yield f"## {show(one)}{heading} ({lines}{why}{cut})"
         yield from (INDENT + line if line else "" for line in one.text.splitlines())
     if pack.left_out:
         yield ""
         yield f"[{amount(pack.left_out, 'more passage')} left out: raise budget]"
-
-
-def _cut_note(one: Passage) -> str:
-    """Where a passage that was cut goes on to."""
-    if one.goes_on is None:
-        return ""
-    return f"; cut, goes on to L{one.goes_on}" if one.goes_on > one.last_line else "; cut in this line"
 
 
 # ---- reading ------------------------------------------------------------------------------------------

@@ -212,11 +212,19 @@ def grep(call: Call, args: Args) -> Answer:
     if not pattern:
         raise Invalid("Invalid regex pattern: it is empty", what="pattern")
     lines = min(_count(args, "context_lines", least=0) or 0, MAX_RESULTS)
+    scope = args["path"].removesuffix("/") if args.get("path") else None
+    if scope is not None:
+        if re.search(r"(^|/)(\.|/|$)|[\x00-\x1f\x7f]", scope) or len(scope) > PATH_CHARACTERS:
+            said = f"Invalid path {_short(args['path'])!r}: name a file or folder from the root, or a glob"
+            raise Invalid(said, what="path")
+        if re.search(r"[*?\[{]", scope):
+            with _name_pattern_faults("glob"):
+                compile_glob(scope)
     asked = Grep(
         pattern,
         dialect="python-like",
         ignore_case=ignore_case,
-        path=_scope(args["path"]) if args.get("path") else None,
+        path=scope,
         files=True,
         context=lines,
         limit=min(_count(args, "max_matches") or 50, MAX_RESULTS),
@@ -232,19 +240,9 @@ def grep(call: Call, args: Args) -> Answer:
     return _json_array(rows, found.total_lines, found.late)
 
 
-def _scope(raw: str) -> str:
-    scope = raw.removesuffix("/")
-    if re.search(r"(^|/)(\.|/|$)|[\x00-\x1f\x7f]", scope) or len(scope) > PATH_CHARACTERS:
-        raise Invalid(f"Invalid path {_short(raw)!r}: name a file or folder from the root, or a glob", what="path")
-    if re.search(r"[*?\[{]", scope):
-        with _name_pattern_faults("glob"):
-            compile_glob(scope)
-    return scope
-
-
 @contextmanager
 def _name_pattern_faults(kind: str) -> Iterator[None]:
-    """What is wrong with a pattern, in the dialect's words."""
+    """Raise the faults of a pattern in the dialect's words."""
     try:
         yield
     except Invalid as wrong:
