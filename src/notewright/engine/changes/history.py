@@ -188,7 +188,7 @@ def _take_back(ws: Workspace, ids: list[str], summary: str, dry_run: bool) -> Un
     plans: list[tuple[Plan, UndoPlan]] = []
     changes = tuple(change for change in map(ws.ledger.change, ids) if change is not None)
     for change in changes:
-        _may_undo(ws.access, change)
+        _refuse_forbidden_undo(ws.access, change)
 
     def make() -> Plan:
         undo_plan = UndoPlan(ws, frozenset(ids))
@@ -212,8 +212,9 @@ def _take_back(ws: Workspace, ids: list[str], summary: str, dry_run: bool) -> Un
     return Undone(changes, plan, done, kept)
 
 
-def _may_undo(access: Access, change: Change) -> None:
-    """Rewriting links belongs to a move or delete wherever they stand; every other file needs the right to write."""
+def _refuse_forbidden_undo(access: Access, change: Change) -> None:
+    """Refuse an undo that needs more rights. Rewritten links belong to their move or delete, wherever they are; every
+    other file needs the right to write."""
     removes = any(step.after is None for step in change.steps)
     for step in sorted(change.steps, key=lambda step: not access.sees(step.path)):
         follows = removes and step.before is not None and step.after is not None
@@ -231,49 +232,36 @@ def purge(ws: Workspace, path: str) -> int:
 
 
 def _follow_name(ws: Workspace, asked: ChangeQuery) -> Iterator[Change]:
-    """The changes asked for; those of one note under its former names too, each as far as it bore that name."""
+    """The changes asked for; those of one note under its former names too, each as far as it bore that name. A change
+    of files that the caller may not see counts as none."""
     if asked.path is None:
         yield from all_changes(ws.ledger, asked)
         return
     name: str | None = asked.path
-    passed: str | None = None
+    renamed_by: str | None = None  # changes under a former name are those before this one
     while name is not None:
-        found = _changes_of_name(ws, asked, name, passed)
-        name = None
-        for change, source in found:
-            if _matches(change, asked):
+        former: NotePath | None = None
+        for change in all_changes(ws.ledger, ChangeQuery(path=name, since=asked.since)):
+            if renamed_by is not None:
+                renamed_by = None if change.id == renamed_by else renamed_by
+                continue
+            steps = [one for one in change.steps if f"{one.path}/".startswith(f"{name}/") and ws.access.sees(one.path)]
+            if (
+                steps
+                and (asked.until is None or change.at < asked.until)
+                and asked.client in (None, change.actor.client)
+                and asked.user in (None, change.actor.user)
+            ):
                 yield change
-            if source is not None and ws.access.sees(source):
-                name, passed = source, change.id
-
-
-def _changes_of_name(
-    ws: Workspace, asked: ChangeQuery, name: str, passed: str | None
-) -> Iterator[tuple[Change, str | None]]:
-    """Changes of one name, older than `passed`, up to the one that gave the note this name; with where it came from.
-    What was changed out of the caller's sight alone was not changed."""
-    for change in all_changes(ws.ledger, ChangeQuery(path=name, since=asked.since)):
-        if passed is not None:
-            passed = None if change.id == passed else passed
-            continue
-        here = [step for step in change.steps if f"{step.path}/".startswith(f"{name}/") and ws.access.sees(step.path)]
-        source = next((step.source for step in here if step.path == name and step.before is None), None)
-        if here:
-            yield change, source
-        if source is not None:
-            return
-
-
-def _matches(change: Change, asked: ChangeQuery) -> bool:
-    return (
-        (asked.until is None or change.at < asked.until)
-        and asked.client in (None, change.actor.client)
-        and asked.user in (None, change.actor.user)
-    )
+            source = next((one.source for one in steps if one.path == name and one.before is None), None)
+            if source is not None:
+                former, renamed_by = source if ws.access.sees(source) else None, change.id
+                break
+        name = former
 
 
 def all_changes(ledger: Ledger, asked: ChangeQuery) -> Iterator[Change]:
-    """All of them, read a page at a time. Pages grow: who may see little of a long past has to pass much of it."""
+    """All of them, read a page at a time. Pages grow: a caller who may see little of it skips most."""
     offset, size = 0, PAGE_SIZE
     while page := ledger.find_changes(replace(asked, limit=size, offset=offset)):
         yield from page
@@ -290,14 +278,14 @@ def _visible_part(ws: Workspace, change: Change) -> Change | None:
     )
     if not steps:
         return None
-    undoes = tuple(name for name in change.undoes if _leaves_something(ws, name)) if access.hide else change.undoes
+    undoes = tuple(name for name in change.undoes if _touches_visible_files(ws, name)) if access.hide else change.undoes
     summary = change.summary
     if len(undoes) < len(change.undoes) or any(name in summary for name in _hidden_names(access, change.steps)):
         summary = f"changed {', '.join(step.path for step in steps[:3])}"
     return replace(change, steps=steps, summary=summary, undoes=undoes)
 
 
-def _leaves_something(ws: Workspace, change_id: str) -> bool:
+def _touches_visible_files(ws: Workspace, change_id: str) -> bool:
     """Whether a change that was taken back touched anything the caller may see, or is forgotten."""
     change = ws.ledger.change(change_id)
     return change is None or any(ws.access.sees(step.path) for step in change.steps)
