@@ -69,9 +69,14 @@ def install_copy(places: Generations, total: int) -> Iterator[Path]:
 
 @in_words
 def _install(places: Generations, place: Path) -> None:
+    empty = new_index(place / "empty.db")
+    ours = empty.rows(_SCHEMA).fetchall()
+    empty.close()
+    for left in place.glob("empty.db*"):
+        left.unlink()
     made = open_index(place / "index.db", writing=True)
     try:
-        if made.rows(_SCHEMA).fetchall() != _our_schema(place):
+        if made.rows(_SCHEMA).fetchall() != ours:
             raise apsw.NotADBError("its tables are not those of this version")
         made.db.execute("pragma journal_mode=wal; pragma synchronous=normal")
         made.db.execute("begin immediate")
@@ -83,14 +88,3 @@ def _install(places: Generations, place: Path) -> None:
         made.close()
     with places.gate(exclusive=True):
         places.point(place)
-
-
-def _our_schema(place: Path) -> list[tuple[object, ...]]:
-    empty = place / "empty.db"
-    made = new_index(empty)
-    try:
-        return made.rows(_SCHEMA).fetchall()
-    finally:
-        made.close()
-        for left in place.glob("empty.db*"):
-            left.unlink()

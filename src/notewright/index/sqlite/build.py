@@ -60,52 +60,43 @@ class SqliteBuild:
             if len(rows) == BATCH or size > BATCH_BYTES:
                 self._add(rows)
                 rows, size = [], 0
-        self._add(rows)
+        if rows:
+            self._add(rows)
 
     def _add(self, rows: list[Row]) -> None:
-        if rows:
-            self._filler.add(rows)
-            self._tally.add(len(rows))
+        self._filler.add(rows)
+        self._tally.add(len(rows))
 
     def finish(self) -> None:
         self._filler.finish()
 
     def swap(self, again: Callable[[Iterable[str]], Iterable[Filing]]) -> None:
-        """Behind the gate nobody writes: what was touched until now is all there is."""
+        """Behind the gate nobody writes: what was changed until now is all there is."""
         with self._places.gate(exclusive=True):
+            changed: set[str] | None = None
+            if self._beside is not None and self._places.find_current() == self._beside:
+                old = open_index(self._places.index_file)
+                try:
+                    changed = {path for (path,) in old.rows("select path from touched")}
+                finally:
+                    old.close()
             made = open_index(self._place / "index.db", writing=True)
             try:
-                touched = self._touched()
-                _file_again(made, touched or (), again)
+                if changed:
+                    with made.db:
+                        rows = [to_row(filing) for filing in again(sorted(changed))]
+                        put(made, rows, drop=changed - {str(row.file[0]) for row in rows})
                 # Where the index beside which this was built is gone, so is the list of what changed: look at all.
-                made.rows("update meta set value=? where key='wanting'", (int(touched is None),))
+                made.rows("update meta set value=? where key='wanting'", (int(changed is None),))
             finally:
                 made.close()
             self._places.point(self._place)
             self.swapped = True
 
-    def _touched(self) -> list[str] | None:
-        if self._beside is None or self._places.find_current() != self._beside:
-            return None
-        old = open_index(self._places.index_file)
-        try:
-            return [path for (path,) in old.rows("select path from touched order by path")]
-        finally:
-            old.close()
-
 
 def _keep_journal(con: Connection, kept: bool | None) -> None:
     con.rows("delete from touched")
     con.rows("update meta set value=? where key='building'", (kept,))
-
-
-def _file_again(made: Connection, touched: Iterable[str], again: Callable[[Iterable[str]], Iterable[Filing]]) -> None:
-    left = set(touched)
-    if not left:
-        return
-    with made.db:
-        rows = [to_row(filing) for filing in again(sorted(left))]
-        put(made, rows, drop=left - {str(row.file[0]) for row in rows})
 
 
 class ChildProcessWriter:

@@ -172,8 +172,11 @@ class IndexConnections:
                 identity = self.places.find_current()
                 if identity is not None:
                     try:
-                        con = self._write_connection(identity)
-                        _change(con, change)
+                        if self._writer is None or self._writer[0] != identity:
+                            if self._writer is not None:
+                                self._writer[1].close()
+                            self._writer = (identity, open_index(self.places.index_file, writing=True))
+                        _change(self._writer[1], change)
                         return
                     except (*DAMAGE, apsw.SQLError) as error:
                         self._writer = None
@@ -183,13 +186,6 @@ class IndexConnections:
                 self.places.ensure_current()
             else:
                 self.places.discard(identity)
-
-    def _write_connection(self, identity: Identity) -> Connection:
-        if self._writer is None or self._writer[0] != identity:
-            if self._writer is not None:
-                self._writer[1].close()
-            self._writer = (identity, open_index(self.places.index_file, writing=True))
-        return self._writer[1]
 
 
 class _Snapshot:

@@ -59,7 +59,8 @@ def gather_evidence(con: Connection, vocabulary: Vocabulary, query: Query, depth
     meets = _notes_meeting_conditions(con, query)
     accepts = _make_acceptance_test(con, query, meets)
     terms, total = vocabulary.terms(con, words), vocabulary.notes(con)
-    forms = (*(form for term in terms for form in term.forms), *_phrase_words(con, query))
+    in_phrases = [token for phrase in query.phrases for token in con.tokenize(index_words(phrase))]
+    forms = (*(form for term in terms for form in term.forms), *in_phrases)
     if terms:
         any_of, all_of, few = _counts(con, terms, words, accepts)
         found = collect_evidence(con, terms, query.question, total, accepts, depth, narrow, few)
@@ -79,17 +80,7 @@ def gather_evidence(con: Connection, vocabulary: Vocabulary, query: Query, depth
 
 def _notes_meeting_conditions(con: Connection, query: Query) -> frozenset[int] | None:
     """The notes that meet the conditions; None when there are none."""
-    where, values = _where(con, query)
-    if not where:
-        return None
-    sql = "select f.id from files f where f.note = 1 and " + " and ".join(where)
-    ids = [note for (note,) in con.rows(sql, values)]
-    return frozenset(_by_properties(con, query, ids))
-
-
-def _where(con: Connection, query: Query) -> tuple[list[str], list[object]]:
-    where: list[str] = []
-    values: list[object] = []
+    where, values = ["f.note = 1"], list[object]()
     if query.folder:
         where.append("f.path >= ? and f.path < ?")
         values += [query.folder + "/", query.folder + "0"]
@@ -97,8 +88,7 @@ def _where(con: Connection, query: Query) -> tuple[list[str], list[object]]:
         where.append("f.modified >= ?")
         values.append(within_ns(query.since_ns))
     for tags, holds in ((query.tags, "in"), (query.without_tags, "not in")):
-        for tag in tags:
-            key = tag_key(tag)
+        for key in map(tag_key, tags):
             where.append(f"f.id {holds} (select file from tags where key = ? or (key >= ? and key < ?))")
             values += [key, key + "/", key + "0"]
     for paths, holds in ((query.paths, ""), (query.without_paths, "not ")):
@@ -107,36 +97,24 @@ def _where(con: Connection, query: Query) -> tuple[list[str], list[object]]:
             values.append(path.casefold())
     for phrases, holds in ((query.phrases, "in"), (query.without, "not in")):
         for phrase in phrases:
+            tokens = con.tokenize(index_words(phrase))
             where.append(f"f.id {holds} (select rowid from words where words match ?)")
-            values.append(_phrase(con, phrase))
-    if query.properties or query.without_properties:
-        where.append("1")
-    return where, values
-
-
-def _phrase(con: Connection, phrase: str) -> str:
-    """An expression for words that follow each other; for nothing but signs one that finds nothing."""
-    tokens = con.tokenize(index_words(phrase))
-    return '"' + " ".join(tokens) + '"' if tokens else NOTHING
-
-
-def _phrase_words(con: Connection, query: Query) -> list[str]:
-    return [token for phrase in query.phrases for token in con.tokenize(index_words(phrase))]
-
-
-def _by_properties(con: Connection, query: Query, ids: list[int]) -> list[int]:
-    if not query.properties and not query.without_properties:
-        return ids
-    kept: list[int] = []
-    for note, properties in con.rows(
-        "select e.value, t.properties from json_each(?) e left join texts t on t.id = e.value", (json.dumps(ids),)
-    ):
-        held = json.loads(properties) if properties else {}
+            values.append(f'"{" ".join(tokens)}"' if tokens else NOTHING)
+    by_property = bool(query.properties or query.without_properties)
+    if len(where) == 1 and not by_property:
+        return None
+    ids = [note for (note,) in con.rows("select f.id from files f where " + " and ".join(where), values)]
+    if not by_property:
+        return frozenset(ids)
+    sql = "select e.value, t.properties from json_each(?) e left join texts t on t.id = e.value"
+    meeting = set[int]()
+    for note, stored in con.rows(sql, (json.dumps(ids),)):
+        held = json.loads(stored) if stored else {}
         if all(has_property(held, key, value) for key, value in query.properties) and not any(
             has_property(held, key, value) for key, value in query.without_properties
         ):
-            kept.append(note)
-    return kept
+            meeting.add(note)
+    return frozenset(meeting)
 
 
 def _make_acceptance_test(con: Connection, query: Query, meets: frozenset[int] | None) -> Accepts:
@@ -173,13 +151,13 @@ def _counts(
     """(notes with any of the words, notes with all), each up to COUNTED; and those with all of several, where they are
     few."""
     con.variants = {term.word: term.forms for term in terms if len(term.forms) > 1}
-    any_of = _count(con, _any(terms), accepts)
+    any_of = _count(con, _join_words("OR", terms), accepts)
     asked = {token for word in words for token in con.tokenize(index_words(word))}
     if asked - {term.word for term in terms}:
         return any_of, 0, set()
     if len(terms) == 1:
         return any_of, any_of, set()
-    having = _matching(con, _all(sorted(terms, key=lambda term: term.notes)), accepts)
+    having = _matching(con, _join_words("AND", sorted(terms, key=lambda term: term.notes)), accepts)
     return any_of, min(len(having), COUNTED), having if len(having) <= FEW_WHOLE else set()
 
 
@@ -255,9 +233,9 @@ def collect_evidence(
         _add_best_notes(con, reading, reading.expression, accepts, depth)
     last = readings[-1]
     if few and not everywhere and len(chosen) + len(others) < asked:  # words that are everywhere were not asked for
-        few = _matching(con, _all(last.terms), accepts)
+        few = _matching(con, _join_words("AND", last.terms), accepts)
     if few and (everywhere or not few <= last.matches.scores.keys()):
-        few = set(_add_best_notes(con, last, _all(last.terms), accepts, depth))
+        few = set(_add_best_notes(con, last, _join_words("AND", last.terms), accepts, depth))
     starts: dict[int, list[int]] = {}
     for reading in readings:
         _add_starts(con, reading.matches.scores, starts)
@@ -290,22 +268,18 @@ def _split(terms: Sequence[QueryWord], total: int) -> tuple[list[QueryWord], lis
 
 def _reading(chosen: list[QueryWord], others: list[QueryWord], total: int, *, stemmed: bool, named: bool) -> _Reading:
     """The question to FTS5. `named`: words that are nearly everywhere are looked for in names and headings alone."""
-    expression, terms = _any(chosen), list(chosen)
+    expression, terms = _join_words("OR", chosen), list(chosen)
     if named:
         expression = f"{{title alias head tag}} : ({expression})"
     if others:
-        expression = f'({expression}) AND ("{MARK}" OR {_any(others)})'
+        expression = f'({expression}) AND ("{MARK}" OR {_join_words("OR", others)})'
         terms += [QueryWord(MARK, (MARK,), total, total), *others]
     having = [term.notes if stemmed else term.written for term in terms]
-    return _Reading(terms, stemmed, expression, _any(chosen), WordMatches(having))
+    return _Reading(terms, stemmed, expression, _join_words("OR", chosen), WordMatches(having))
 
 
-def _any(terms: Iterable[QueryWord]) -> str:
-    return " OR ".join(f'"{term.word}"' for term in terms)
-
-
-def _all(terms: Iterable[QueryWord]) -> str:
-    return " AND ".join(f'"{term.word}"' for term in terms)
+def _join_words(operator: str, terms: Iterable[QueryWord]) -> str:
+    return f" {operator} ".join(f'"{term.word}"' for term in terms)
 
 
 # ---- notes and their sections -------------------------------------------------------------------------
@@ -414,42 +388,38 @@ def make_counts_function(con: Connection) -> Callable[..., None]:
 def _mentions(
     con: Connection, reading: _Reading, accepts: Accepts, depth: int, starts: dict[int, list[int]]
 ) -> tuple[dict[int, float], dict[int, dict[int, int]], dict[int, int]]:
-    """The best sentence in which another note links to each, and what all these sentences say of it. What a note
-    that may not be seen says is not said."""
+    """The best sentence in which another note links to each, how often which word is in all these sentences, and the
+    lengths of the notes. Sentences of notes that may not be seen are left out."""
     _set_variants(con, reading)
     best: dict[int, float] = {}
-    said_to: defaultdict[int, dict[int, int]] = defaultdict(dict)
-    links: dict[int, list[_Written]] = {}
+    counts_of: defaultdict[int, dict[int, int]] = defaultdict(dict)
+    links: dict[int, list[_Written]] = {}  # of each sentence
 
-    def seen(sentences: Sequence[int]) -> set[int]:
-        links.update(_links_in_sentences(con, [said for said in sentences if said not in links], accepts))
+    def accept_sentences(sentences: Sequence[int]) -> set[int]:
+        found: defaultdict[int, list[_Written]] = defaultdict(list)
+        unknown = json.dumps([sentence for sentence in sentences if sentence not in links])
+        for row in con.table("said, source, target, key, named, first", _TARGETS, (unknown,)):
+            found[row[0]].append(row)
+        allowed = accepts([rows[0][1] for rows in found.values()])
+        links.update((sentence, rows) for sentence, rows in found.items() if rows[0][1] in allowed)
         return links.keys() & set(sentences)
 
-    sentences = _best(con, _BEST_SAID, reading.sentences, seen, depth)
+    sentences = _best(con, _BEST_SAID, reading.sentences, accept_sentences, depth)
     counts = _capture(con, _COUNTS, reading.sentences, sentences)
-    for said, score in sentences.items():
-        for target in _linked_notes(con, links[said]):
+    for sentence, score in sentences.items():
+        for target in _linked_notes(con, links[sentence]):
             best[target] = max(best.get(target, 0.0), score)
-            words = said_to[target]
-            for word, times in counts[said].items():
+            words = counts_of[target]
+            for word, times in counts[sentence].items():
                 words[word] = words.get(word, 0) + times
     allowed = accepts(list(best))
-    told = {note: words for note, words in said_to.items() if note in allowed}
-    _add_starts(con, told, starts)
-    lengths = {note: starts[note][-1] for note in reading.matches.scores.keys() | told.keys()}
-    return {note: score for note, score in best.items() if note in allowed}, told, lengths
+    mentioned = {note: words for note, words in counts_of.items() if note in allowed}
+    _add_starts(con, mentioned, starts)
+    lengths = {note: starts[note][-1] for note in reading.matches.scores.keys() | mentioned.keys()}
+    return {note: score for note, score in best.items() if note in allowed}, mentioned, lengths
 
 
 _Written = tuple[Any, ...]  # said, source, target, its key, how many notes bear that name (none, one, more), the first
-
-
-def _links_in_sentences(con: Connection, sentences: list[int], accepts: Accepts) -> dict[int, list[_Written]]:
-    """The links of these sentences, of those that may be seen."""
-    found: defaultdict[int, list[_Written]] = defaultdict(list)
-    for row in con.table("said, source, target, key, named, first", _TARGETS, (json.dumps(sentences),)):
-        found[row[0]].append(row)
-    allowed = accepts([rows[0][1] for rows in found.values()])
-    return {said: rows for said, rows in found.items() if rows[0][1] in allowed}
 
 
 def _linked_notes(con: Connection, rows: list[_Written]) -> set[int]:
@@ -493,20 +463,6 @@ def _resolve_namesake(con: Connection, target: str, source: int, key: str) -> se
 
 def _names(con: Connection, reading: _Reading, question: str, accepts: Accepts) -> Iterable[NameMatch]:
     """Notes one of whose names is in the question, as a run of words or because a word of it is in an alias."""
-    numbers = {form: number for number, term in enumerate(reading.terms) for form in term.forms}
-    called = _notes_named_by_words(con, question)
-    named = [(note, key.removesuffix(".md") if kind == NAME else key, kind == NAME) for note, key, kind in called]
-    named += [(note, key, False) for note, key in _keys_of(con, reading.aliased)]
-    allowed = accepts([note for note, _, _ in named])
-    for note, name, is_filename in named:
-        words = [numbers.get(word) for word in con.tokenize(index_words(name))] if note in allowed else ()
-        known = tuple(word for word in words if word is not None)
-        if words and len(known) == len(words):
-            yield NameMatch(note, is_filename, known)
-
-
-def _notes_named_by_words(con: Connection, question: str) -> list[tuple[Any, ...]]:
-    """Notes named by a run of words of the question."""
     words = [word.strip("?.,;:!\"'()[]“”‘’") for word in question.split()][:40]
     runs = {
         path_key(" ".join(words[start:end]))
@@ -514,20 +470,23 @@ def _notes_named_by_words(con: Connection, question: str) -> list[tuple[Any, ...
         for end in range(start + 1, min(len(words), start + NAME_WORDS) + 1)
     }
     keys = json.dumps([key for run in runs if run for key in (run, run + ".md")])
-    return con.table(
-        "file, key, kind",
-        f"""select file, key, kind from names where key in (select value from json_each(?))
-        and (kind in ('{ALIASED}', '{TITLED}') or (kind = '{NAME}' and key like '%.md')) limit 500""",
-        (keys,),
-    )
-
-
-def _keys_of(con: Connection, notes: list[int]) -> list[tuple[Any, ...]]:
-    if not notes:
-        return []
-    sql = f"""select file, key from names where file in (select value from json_each(?))
-        and kind in ('{ALIASED}', '{TITLED}')"""
-    return con.table("file, key", sql, (json.dumps(notes),))
+    other_name = f"kind in ('{ALIASED}', '{TITLED}')"
+    sql = f"""select file, key, kind from names where key in (select value from json_each(?))
+        and ({other_name} or (kind = '{NAME}' and key like '%.md')) limit 500"""
+    named = [
+        (note, key.removesuffix(".md") if kind == NAME else key, kind == NAME)
+        for note, key, kind in con.table("file, key, kind", sql, (keys,))
+    ]
+    if reading.aliased:
+        sql = f"select file, key from names where file in (select value from json_each(?)) and {other_name}"
+        named += [(note, key, False) for note, key in con.table("file, key", sql, (json.dumps(reading.aliased),))]
+    allowed = accepts([note for note, _, _ in named])
+    numbers = {form: number for number, term in enumerate(reading.terms) for form in term.forms}
+    for note, name, is_filename in named:
+        found = [numbers.get(word) for word in con.tokenize(index_words(name))] if note in allowed else ()
+        known = tuple(word for word in found if word is not None)
+        if found and len(known) == len(found):
+            yield NameMatch(note, is_filename, known)
 
 
 # ---- neighbours ---------------------------------------------------------------------------------------

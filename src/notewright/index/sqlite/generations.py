@@ -82,23 +82,20 @@ class Generations:
         link = self.folder / f"next-{os.urandom(6).hex()}"
         link.symlink_to(place.name)
         os.replace(link, self._pointer)
-        self._sweep(place)
-
-    def _sweep(self, kept: Path) -> None:
-        """Remove what answered once and what nobody points to any more."""
         import shutil
 
-        pointed = {kept.name}
+        # What answered once and what nobody points to any more goes.
+        pointed = {place.name}
         for pointer in self.folder.glob("current-*"):
             with contextlib.suppress(FileNotFoundError):
                 if pointer == self._pointer or time.time() - pointer.lstat().st_mtime < STALE_SECONDS:
                     pointed.add(os.readlink(pointer))
                 else:
                     pointer.unlink(missing_ok=True)
-        for place in self.folder.glob("g-*"):
+        for left in self.folder.glob("g-*"):
             with contextlib.suppress(OSError):
-                if place.name not in pointed and (place / "answered").exists():
-                    shutil.rmtree(place, ignore_errors=True)
+                if left.name not in pointed and (left / "answered").exists():
+                    shutil.rmtree(left, ignore_errors=True)
 
     def _sweep_abandoned(self) -> None:
         """Remove what was begun and never answered. Only for the one who builds: nobody else does."""
