@@ -94,22 +94,18 @@ def by_names(con: Connection, keys: Sequence[str]) -> dict[str, list[NotePath]]:
     if len(unknown) == 1:
         known[unknown[0]] = _find_by_keys(con, NAME, unknown[0], unknown[0] + ".md")
     elif unknown:
-        found = _look_up_names(con, unknown)
+        each, values = "select value from json_each(?)", [json.dumps(unknown)]
+        if len(unknown) <= FEW_KEYS:
+            each, values = f"values {','.join(['(?)'] * len(unknown))}", unknown
+        rows = con.rows(
+            f"""with each(key) as ({each}) select each.key, f.path from each
+            cross join names n on n.key in (each.key, each.key || '.md') and n.kind = '{NAME}'
+            cross join files f on f.id = n.file order by f.path""",
+            values,
+        )
+        found = _group_by_key(rows)
         known.update((key, found.get(key, [])) for key in unknown)
     return {key: paths for key in keys if (paths := known[key])}
-
-
-def _look_up_names(con: Connection, keys: Sequence[str]) -> dict[str, list[NotePath]]:
-    each, values = "select value from json_each(?)", [json.dumps(keys)]
-    if len(keys) <= FEW_KEYS:
-        each, values = f"values {','.join(['(?)'] * len(keys))}", list(keys)
-    rows = con.rows(
-        f"""with each(key) as ({each}) select each.key, f.path from each
-        cross join names n on n.key in (each.key, each.key || '.md') and n.kind = '{NAME}'
-        cross join files f on f.id = n.file order by f.path""",
-        values,
-    )
-    return _group_by_key(rows)
 
 
 def _group_by_key(rows: Iterable[tuple[str, str]]) -> dict[str, list[NotePath]]:
@@ -197,8 +193,18 @@ def select(con: Connection, selection: Selection) -> tuple[list[IndexedFile], in
     if where is None:
         return [], 0
     order = _ORDERS[selection.sort]
-    if each:
-        return _select_visible(con, selection, f"{where} order by {order}", values)
+    if each:  # paths decide what the reader may see, and only the page is read in full
+        among, sees = selection.among, selection.visible.test
+        ids = [
+            note
+            for note, path in con.rows(f"select f.id, f.path from files f where {where} order by {order}", values)
+            if (among is None or path in among) and (sees is None or sees(path))
+        ]
+        end = None if selection.limit is None else selection.offset + selection.limit
+        chosen = json.dumps(ids[selection.offset : end])
+        return _to_files(con.rows(f"{_FILED} join json_each(?) e on e.value = f.id order by e.key", (chosen,))), len(
+            ids
+        )
     limit = -1 if selection.limit is None else selection.limit
     rows = con.rows(f"{_FILED} where {where} order by {order} limit ? offset ?", (*values, limit, selection.offset))
     page = _to_files(rows)
@@ -209,22 +215,6 @@ def select(con: Connection, selection: Selection) -> tuple[list[IndexedFile], in
     if asked not in known:
         known[asked] = con.number(f"select count(*) from files f where {where}", values)
     return page, known[asked]
-
-
-def _select_visible(
-    con: Connection, selection: Selection, where: str, values: list[object]
-) -> tuple[list[IndexedFile], int]:
-    """The page of what the reader may see: paths decide, and only the page is read in full."""
-    among, sees = selection.among, selection.visible.test
-    ids = [
-        note
-        for note, path in con.rows(f"select f.id, f.path from files f where {where}", values)
-        if (among is None or path in among) and (sees is None or sees(path))
-    ]
-    end = None if selection.limit is None else selection.offset + selection.limit
-    page = ids[selection.offset : end]
-    rows = con.rows(f"{_FILED} join json_each(?) e on e.value = f.id order by e.key", (json.dumps(page),))
-    return _to_files(rows), len(ids)
 
 
 def _where(con: Connection, selection: Selection, *, by_path: bool) -> tuple[str | None, list[object]]:

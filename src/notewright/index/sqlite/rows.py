@@ -276,7 +276,8 @@ def put(to: Connection, rows: Iterable[Row], drop: Iterable[str] = ()) -> None:
         if (version, problem, bool(is_parsed)) == (row.file[3], row.file[8], row.text is not None) and (
             is_parsed or not version
         ):
-            _restamp(to, file, row)
+            stamp, _, size, modified = row.file[2:6]
+            to.rows("update files set stamp=?, size=?, modified=? where id=?", (stamp, size, modified, file))
             continue
         changed[file] = _without_what_stays(to, file, row, names, tags)
         linking += [file] if links else []
@@ -306,10 +307,6 @@ def _insert(to: Connection, numbered: Sequence[tuple[int, Row]]) -> None:
             for piece in _pieces("\n".join((*row.words, *row.sections, *(sentence for _, sentence in row.said)))):
                 met.update(to.tokenize(piece))
     learn(to, met)
-
-
-def _restamp(to: Connection, file: int, row: Row) -> None:
-    to.rows("update files set stamp=?, size=?, modified=? where id=?", (row.file[2], row.file[4], row.file[5], file))
 
 
 def learn(to: Connection, met: Iterable[str]) -> None:
