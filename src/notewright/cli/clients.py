@@ -1,4 +1,4 @@
-"""`notewright client`: what MCP clients must be told to start the server, printed or put into their files.
+"""`notewright client`: the configuration with which MCP clients start the server, printed or put into their files.
 
 What is in a client's file already stays as it is; the file as it was is kept beside it.
 """

@@ -1,4 +1,4 @@
-"""One function for each command that asks the engine: open the workspace, ask, print, close.
+"""One function for each command that calls the engine: open the workspace, call, print, close.
 
 Each imports its part of the engine when it runs: a search on a warm index loads no regular expressions and no undo."""
 

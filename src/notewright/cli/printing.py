@@ -217,7 +217,7 @@ def print_indexed(notes: int, others: int, seconds: float, args: argparse.Namesp
 
 @contextmanager
 def show_progress(what: str = "Indexing") -> Iterator[Report]:
-    """A bar on stderr while something long goes on; nothing where nobody watches."""
+    """A progress bar on stderr during something long; nothing where stderr is no terminal."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return

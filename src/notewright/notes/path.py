@@ -1,4 +1,4 @@
-"""Paths of notes and files: what a raw string may be, said once at the door."""
+"""Paths of notes and files, and which raw strings can be one."""
 
 import re
 import unicodedata

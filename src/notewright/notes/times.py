@@ -18,7 +18,7 @@ def load_timezone(name: str) -> tzinfo:
 
 
 def parse_time(raw: str, zone: tzinfo, *, strict: bool = False) -> float | None:
-    """An ISO 8601 date or time, since 1970; None for anything else. What names no offset is told by the zone's clock.
+    """An ISO 8601 date or time, since 1970; None for anything else. A time without an offset is in `zone`.
 
     `strict`: only a plain date or whole RFC 3339, as tools and the API promise, and no further than anybody can count.
     """

@@ -66,7 +66,7 @@ def _flow(value: Any, quoted: bool, *, inside: bool) -> str:
 
 
 def _text(text: str, *, inside: bool) -> str:
-    """Plain where nobody can take it for something else; less is plain between brackets and in keys."""
+    """Plain where no reader can take it for another type, else quoted; between brackets and in keys less is plain."""
     return text if _plain(text) and not (inside and re.search(r"[,\[\]{}:]", text)) else _in_quotes(text)
 
 
