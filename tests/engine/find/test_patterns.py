@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from notewright.engine.find import patterns
 from notewright.engine.find._regex_reader import Choice, Dialect, Node, Repeat, Set, inner_nodes, parse_pattern, walk
-from notewright.engine.find.patterns import OutOfTime, Patience, compile_pattern
+from notewright.engine.find.patterns import Deadline, OutOfTime, compile_pattern
 from notewright.errors import Invalid
 
 
 def found(pattern: str, text: str, dialect: Dialect = "re2", *, lines: bool = False, **options: bool) -> list[str]:
     matcher = compile_pattern(pattern, dialect, lines=lines, **options)
-    return [text[start:end] for start, end in matcher.finditer(text, Patience.of(10))]
+    return [text[start:end] for start, end in matcher.finditer(text, Deadline.after(10))]
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_a_literal_is_no_pattern() -> None:
 def test_offsets_are_characters_whatever_the_bytes_are() -> None:
     text = "日本 😀 é tea 日 tea"
     matcher = compile_pattern("tea", lines=False)
-    assert list(matcher.finditer(text, Patience.of(5))) == [(m.start(), m.end()) for m in re.finditer("tea", text)]
+    assert list(matcher.finditer(text, Deadline.after(5))) == [(m.start(), m.end()) for m in re.finditer("tea", text)]
 
 
 def test_in_lines_nothing_matches_across_a_line_feed() -> None:
@@ -179,7 +179,7 @@ def test_a_pattern_that_must_backtrack_is_stopped_by_the_clock() -> None:
     matcher = compile_pattern(r"(?:a|a|aa)+(?<=b)c", "python-like", lines=False)
     began = time.process_time()
     with pytest.raises(OutOfTime):
-        list(matcher.finditer("a" * 60, Patience.of(0.3)))
+        list(matcher.finditer("a" * 60, Deadline.after(0.3)))
     assert time.process_time() - began < 3
 
 
@@ -192,15 +192,15 @@ def test_what_grows_too_large_is_refused_before_any_engine_has_it(dialect: Diale
 
 def test_a_text_that_would_need_too_much_memory_is_left_out_and_that_is_said() -> None:
     matcher = compile_pattern(r"(?:(a)(b)?\1|b.)*(?<=c)d", "python-like", lines=False)
-    patience = Patience.of(10)
-    assert list(matcher.finditer("cd", patience)) == [(1, 2)] and not patience.left_out
-    assert list(matcher.finditer("ab" * 1_000_000 + "cd", patience)) == [] and patience.left_out
+    deadline = Deadline.after(10)
+    assert list(matcher.finditer("cd", deadline)) == [(1, 2)] and not deadline.left_out
+    assert list(matcher.finditer("ab" * 1_000_000 + "cd", deadline)) == [] and deadline.left_out
 
 
 def test_a_search_that_could_take_re2_too_long_is_not_begun() -> None:
     matcher = compile_pattern("(?:a|b)*a(?:a|b){900}q", lines=False)
-    patience = Patience.of(3)
-    assert list(matcher.finditer("ab" * 4_000_000, patience)) == [] and patience.left_out
+    deadline = Deadline.after(3)
+    assert list(matcher.finditer("ab" * 4_000_000, deadline)) == [] and deadline.left_out
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def _by_re(pattern: str, text: str, flags: int) -> list[tuple[int, int]]:
 def test_our_dialect_finds_what_a_backtracking_engine_finds(pattern: str, text: str, ignore_case: bool) -> None:
     matcher = compile_pattern(pattern, "re2", ignore_case=ignore_case, lines=False)
     expected = _by_re(pattern, text, re.IGNORECASE if ignore_case else 0)
-    assert list(matcher.finditer(text, Patience.of(5))) == expected
+    assert list(matcher.finditer(text, Deadline.after(5))) == expected
 
 
 @pytest.mark.slow
@@ -289,8 +289,8 @@ def test_word_boundaries_are_those_of_every_script_wherever_they_stand(
 ) -> None:
     matcher = compile_pattern(pattern, dialect, ignore_case=ignore_case, lines=False)
     expected = _by_re(pattern, text, re.IGNORECASE if ignore_case else 0)
-    assert list(matcher.finditer(text, Patience.of(5))) == expected
-    assert matcher.found_in(text.encode(), Patience.of(5)) == bool(re.search(pattern, text, re.I * ignore_case))
+    assert list(matcher.finditer(text, Deadline.after(5))) == expected
+    assert matcher.found_in(text.encode(), Deadline.after(5)) == bool(re.search(pattern, text, re.I * ignore_case))
 
 
 @settings(max_examples=200, deadline=None)
@@ -298,7 +298,7 @@ def test_word_boundaries_are_those_of_every_script_wherever_they_stand(
 def test_word_boundaries_of_javascript_are_those_of_ascii(pattern: str, text: str) -> None:
     assume(not _turns_with_nothing(parse_pattern(pattern, "javascript", ignore_case=False, multiline=False)))
     matcher = compile_pattern(pattern, "javascript", ignore_case=False, lines=False)
-    assert list(matcher.finditer(text, Patience.of(5))) == _in_javascript(pattern, text, "")
+    assert list(matcher.finditer(text, Deadline.after(5))) == _in_javascript(pattern, text, "")
 
 
 @pytest.mark.slow
@@ -307,7 +307,7 @@ def test_word_boundaries_of_javascript_are_those_of_ascii(pattern: str, text: st
 def test_the_javascript_dialect_finds_what_a_javascript_engine_finds(pattern: str, text: str) -> None:
     assume(not _turns_with_nothing(parse_pattern(pattern, "javascript", ignore_case=False, multiline=False)))
     matcher = compile_pattern(pattern, "javascript", ignore_case=False, lines=False)
-    assert list(matcher.finditer(text, Patience.of(5))) == _in_javascript(pattern, text, "")
+    assert list(matcher.finditer(text, Deadline.after(5))) == _in_javascript(pattern, text, "")
 
 
 @pytest.mark.slow
@@ -315,7 +315,7 @@ def test_the_javascript_dialect_finds_what_a_javascript_engine_finds(pattern: st
 @given(_PATTERNS, st.text(_LETTERS, max_size=12), st.booleans())
 def test_every_text_that_matches_holds_the_needles(pattern: str, text: str, whole_word: bool) -> None:
     matcher = compile_pattern(pattern, "re2", whole_word=whole_word, lines=False)
-    if matcher.found_in(text.encode(), Patience.of(5)):
+    if matcher.found_in(text.encode(), Deadline.after(5)):
         folded = text.casefold()
         for group in matcher.needles.groups:
             assert any(member.casefold() in folded for member in group)
@@ -328,8 +328,8 @@ def test_lines_of_joined_texts_are_those_that_match_alone(pattern: str, lines: l
     single = [line.replace("\n", "") for line in lines]
     matcher = compile_pattern(pattern)
     data = "".join(line + "\n" for line in single).encode()
-    got = [data[start:end].decode() for start, end in matcher.lines(data, Patience.of(5))]
-    assert got == [line for line in single if matcher.found_in(line.encode(), Patience.of(5))]
+    got = [data[start:end].decode() for start, end in matcher.lines(data, Deadline.after(5))]
+    assert got == [line for line in single if matcher.found_in(line.encode(), Deadline.after(5))]
 
 
 @pytest.mark.slow
@@ -339,11 +339,11 @@ def test_classes_of_ascii_alone_find_the_same(pattern: str, lines: list[str], ig
     """A first look by a pattern that is compiled quickly says nothing that the whole pattern does not say."""
     matcher = compile_pattern(pattern, ignore_case=ignore_case)
     assume(matcher.quick is not None)
-    whole, patience = replace(matcher, quick=None), Patience.of(5)
+    whole, deadline = replace(matcher, quick=None), Deadline.after(5)
     data = "".join(line.replace("\n", "") + "\n" for line in lines).encode()
-    assert list(matcher.lines(data, patience)) == list(whole.lines(data, patience))
+    assert list(matcher.lines(data, deadline)) == list(whole.lines(data, deadline))
     for line in data.decode().splitlines():
-        assert list(matcher.finditer(line, patience)) == list(whole.finditer(line, patience))
+        assert list(matcher.finditer(line, deadline)) == list(whole.finditer(line, deadline))
 
 
 def test_a_class_of_unicode_is_compiled_for_a_text_that_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,7 +356,7 @@ def test_a_class_of_unicode_is_compiled_for_a_text_that_needs_it(monkeypatch: py
 
     monkeypatch.setattr(patterns, "compile_re2", noted)
     matcher = compile_pattern(r"needed\W+\w+")
-    assert list(matcher.lines(b"needed here\nnot\n", Patience.of(5))) == [(0, 11)]
+    assert list(matcher.lines(b"needed here\nnot\n", Deadline.after(5))) == [(0, 11)]
     assert not any("{L}" in source for source in made)
-    assert list(matcher.lines("needed “überall”\n".encode(), Patience.of(5))) == [(0, 21)]
+    assert list(matcher.lines("needed “überall”\n".encode(), Deadline.after(5))) == [(0, 21)]
     assert sum("{L}" in source for source in made) == 1

@@ -1,7 +1,7 @@
 """A pattern's tree written for the engines that run it, and the literal pieces every match must hold.
 
 `for_re2` may be asked for less than the tree says (`relaxed`): what re2 cannot express is left out in a way that lets
-more through, never less, and the `regex` module judges what came through. That one keeps a place to go back to for
+more through, never less, and the `regex` module checks what came through. That one keeps a place to go back to for
 every turn of a repetition, with all groups it remembers: `pushes` says how much that is for each character of a text.
 """
 

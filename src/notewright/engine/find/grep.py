@@ -14,7 +14,7 @@ from itertools import accumulate, chain, islice
 from typing import NamedTuple
 
 from notewright.engine.find._regex_reader import Dialect
-from notewright.engine.find.patterns import Matcher, OutOfTime, Patience, Span, compile_pattern
+from notewright.engine.find.patterns import Deadline, Matcher, OutOfTime, Span, compile_pattern
 from notewright.engine.indexing.ready import snapshot
 from notewright.engine.read import folder_path
 from notewright.engine.workspace import Workspace
@@ -94,25 +94,25 @@ def grep(ws: Workspace, asked: Grep) -> Matches:
 
 
 def _matches(ws: Workspace, asked: Grep, matcher: Matcher, folder: str, accepted: Visibility) -> Matches:
-    patience = _patience(ws, asked)
+    deadline = _make_deadline(ws, asked)
     tally, late = _Tally(asked, asked.limit), False
     try:
         batches: Iterable[list[Body]] = ws.index.bodies(matcher.needles, folder=folder, visible=accepted)
         if asked.files:
-            batches = _batched(
-                merge(chain.from_iterable(batches), _files(ws, folder, accepted, patience), key=lambda b: b.path)
+            batches = _in_batches(
+                merge(chain.from_iterable(batches), _files(ws, folder, accepted, deadline), key=lambda b: b.path)
             )
-        _grep_batches(matcher, batches, tally, patience)
+        _grep_batches(matcher, batches, tally, deadline)
     except OutOfTime:
         late = True
-    late = late or patience.left_out
+    late = late or deadline.left_out
     return Matches(tuple(tally.items), tally.lines, tally.notes, late or tally.lines > len(tally.items), late)
 
 
 # ---- texts --------------------------------------------------------------------------------------------
 
 
-def _batched(bodies: Iterable[Body]) -> Iterator[list[Body]]:
+def _in_batches(bodies: Iterable[Body]) -> Iterator[list[Body]]:
     batch: list[Body] = []
     size = 0
     for body in bodies:
@@ -125,10 +125,10 @@ def _batched(bodies: Iterable[Body]) -> Iterator[list[Body]]:
         yield batch
 
 
-def _files(ws: Workspace, folder: str, accepted: Visibility, patience: Patience) -> Iterator[Body]:
+def _files(ws: Workspace, folder: str, accepted: Visibility, deadline: Deadline) -> Iterator[Body]:
     """Text files that are no notes: the index says which there are, the store what they say."""
     for filed in ws.index.select(Selection(folder=folder, notes_only=False, visible=accepted))[0]:
-        patience.left()
+        deadline.left()
         if filed.path.is_note:
             continue
         try:
@@ -142,7 +142,7 @@ def _files(ws: Workspace, folder: str, accepted: Visibility, patience: Patience)
             yield Body(entry.path, data, entry.modified_ns, entry.size)
 
 
-def _joined(texts: Iterable[bytes]) -> tuple[bytes, list[int]]:
+def _join_texts(texts: Iterable[bytes]) -> tuple[bytes, list[int]]:
     """Whole lines of all texts, each with one line feed, and where each text begins."""
     chunks = [text if text.endswith(b"\n") and b"\r" not in text else _plain(text) for text in texts]
     return b"".join(chunks), list(accumulate(map(len, chunks[:-1]), initial=0))
@@ -159,18 +159,18 @@ def _plain(text: bytes) -> bytes:
 class _BatchSearch:
     """One batch looked through, by a thread of its own where that takes a while."""
 
-    def __init__(self, matcher: Matcher, batch: list[Body], tally: _Tally, patience: Patience) -> None:
+    def __init__(self, matcher: Matcher, batch: list[Body], tally: _Tally, deadline: Deadline) -> None:
         self._batch, self._tally = batch, _Tally(tally.asked, tally.limit - len(tally.items))
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, args=(matcher, patience), name="grep")
+        self._thread = threading.Thread(target=self._run, args=(matcher, deadline), name="grep")
         if sum(len(body.data) for body in batch) > ALONE_BYTES:
             self._thread.start()
         else:
-            self._run(matcher, patience)
+            self._run(matcher, deadline)
 
-    def _run(self, matcher: Matcher, patience: Patience) -> None:
+    def _run(self, matcher: Matcher, deadline: Deadline) -> None:
         try:
-            _grep_batch(matcher, self._batch, self._tally, patience)
+            _grep_batch(matcher, self._batch, self._tally, deadline)
         except BaseException as error:
             self._error = error
 
@@ -186,13 +186,13 @@ class _BatchSearch:
             tally.asked.told(len(self._batch))
 
 
-def _grep_batches(matcher: Matcher, batches: Iterable[list[Body]], tally: _Tally, patience: Patience) -> None:
+def _grep_batches(matcher: Matcher, batches: Iterable[list[Body]], tally: _Tally, deadline: Deadline) -> None:
     """One after the other; while one is searched the next is read."""
     running: _BatchSearch | None = None
     try:
         for batch in batches:
-            patience.left()
-            before, running = running, _BatchSearch(matcher, batch, tally, patience)
+            deadline.left()
+            before, running = running, _BatchSearch(matcher, batch, tally, deadline)
             if before is not None:
                 before.finish(tally)
     finally:
@@ -200,11 +200,11 @@ def _grep_batches(matcher: Matcher, batches: Iterable[list[Body]], tally: _Tally
             running.finish(tally)
 
 
-def _grep_batch(matcher: Matcher, batch: list[Body], tally: _Tally, patience: Patience) -> None:
-    data, starts = _joined(body.data.removeprefix(MARK) for body in batch)
+def _grep_batch(matcher: Matcher, batch: list[Body], tally: _Tally, deadline: Deadline) -> None:
+    data, starts = _join_texts(body.data.removeprefix(MARK) for body in batch)
     end_of_note, first, counted, number = 0, 0, 0, 1
     body, asked = batch[0], tally.asked
-    for start, end in matcher.lines(data, patience):
+    for start, end in matcher.lines(data, deadline):
         tally.lines += 1
         if start >= end_of_note:
             tally.notes += 1
@@ -216,7 +216,7 @@ def _grep_batch(matcher: Matcher, batch: list[Body], tally: _Tally, patience: Pa
             number += data.count(b"\n", counted, start)
             counted = start
             text = data[start:end].decode(errors="replace")[:LINE_CHARACTERS]
-            spans = tuple(islice(matcher.finditer(text, patience), asked.spans))
+            spans = tuple(islice(matcher.finditer(text, deadline), asked.spans))
             around = _context(data, (first, end_of_note), (start, end), asked.context)
             tally.items.append(LineMatch(body.path, number, text, spans, *around))
 
@@ -288,24 +288,24 @@ def find_text(ws: Workspace, asked: Find) -> FoundTexts:
 
 def _find_in_notes(ws: Workspace, asked: Find, matcher: Matcher) -> FoundTexts:
     notes: list[FoundIn] = []
-    patience = _patience(ws, asked)
+    deadline = _make_deadline(ws, asked)
     try:
-        for body in _candidates(ws, matcher, asked.folder, patience):
+        for body in _candidates(ws, matcher, asked.folder, deadline):
             data = body.data.removeprefix(MARK)
-            count, first = matcher.count(data, patience) if asked.query else (0, 0)
+            count, first = matcher.count(data, deadline) if asked.query else (0, 0)
             if count or not asked.query:
                 length = len(data.decode(errors="replace"))
                 notes.append(FoundIn(body.path, count, first, length, body.modified_ns, body.size))
     except OutOfTime:
         return FoundTexts(tuple(notes), late=True)
-    return FoundTexts(tuple(notes), late=patience.left_out)
+    return FoundTexts(tuple(notes), late=deadline.left_out)
 
 
 def places(ws: Workspace, asked: Find, text: str) -> Iterator[TextMatch]:
     """Every match in one text, as `find_text` counts them; the byte order mark must be gone. OutOfTime is a cut."""
     line, begin, at = 1, 0, 0
     try:
-        for start, end in _finder(asked).finditer(text, _patience(ws, asked)):
+        for start, end in _finder(asked).finditer(text, _make_deadline(ws, asked)):
             line += text.count("\n", at, start)
             begin = max(begin, text.rfind("\n", at, start) + 1)
             at = start
@@ -314,10 +314,10 @@ def places(ws: Workspace, asked: Find, text: str) -> Iterator[TextMatch]:
         return
 
 
-def _patience(ws: Workspace, asked: Find | Grep) -> Patience:
+def _make_deadline(ws: Workspace, asked: Find | Grep) -> Deadline:
     if asked.until is None:
-        return Patience.of(min(ws.limits.seconds, PATTERN_SECONDS), asked.cancelled)
-    return Patience(asked.until, asked.cancelled)
+        return Deadline.after(min(ws.limits.seconds, PATTERN_SECONDS), asked.cancelled)
+    return Deadline(asked.until, asked.cancelled)
 
 
 def _finder(asked: Find) -> Matcher:
@@ -326,12 +326,12 @@ def _finder(asked: Find) -> Matcher:
     return compile_pattern(asked.query, dialect, ignore_case=ignore_case, whole_word=asked.whole_word, lines=False)
 
 
-def _candidates(ws: Workspace, matcher: Matcher, folder: str, patience: Patience) -> Iterator[Body]:
+def _candidates(ws: Workspace, matcher: Matcher, folder: str, deadline: Deadline) -> Iterator[Body]:
     """Notes that may match, by one look at many joined texts."""
     for batch in ws.index.bodies(matcher.needles, folder=folder, visible=ws.access.visibility):
         starts = list(accumulate((len(body.data) + 1 for body in batch[:-1]), initial=0))
         data = b"\n".join([body.data for body in batch])
-        for place in matcher.candidates(data, starts, patience):
+        for place in matcher.candidates(data, starts, deadline):
             yield batch[place]
 
 
@@ -343,16 +343,16 @@ def holding(ws: Workspace, text: str) -> list[NotePath]:
     matcher = compile_pattern(text, "literal", lines=False) if text else Matcher(Needles(), None, None)
 
     def found() -> list[NotePath]:
-        patience = Patience.of(ws.limits.seconds)
-        bodies = _candidates(ws, matcher, "", patience)
-        return [body.path for body in bodies if not text or _in_body(body, matcher, patience)]
+        deadline = Deadline.after(ws.limits.seconds)
+        bodies = _candidates(ws, matcher, "", deadline)
+        return [body.path for body in bodies if not text or _in_body(body, matcher, deadline)]
 
     return snapshot(ws, found)
 
 
-def _in_body(body: Body, matcher: Matcher, patience: Patience) -> bool:
+def _in_body(body: Body, matcher: Matcher, deadline: Deadline) -> bool:
     """A candidate holds the text somewhere: perhaps in the frontmatter, if it has one."""
     if matcher.sure and not body.data.removeprefix(MARK).startswith(b"---"):
         return True
     text = body.text
-    return matcher.count(text[read_frontmatter(text).end :].encode(errors="replace"), patience)[0] > 0
+    return matcher.count(text[read_frontmatter(text).end :].encode(errors="replace"), deadline)[0] > 0

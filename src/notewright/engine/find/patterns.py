@@ -1,7 +1,7 @@
 """What is looked for in texts: a pattern in one of four dialects, compiled into one value that finds it.
 
 re2 runs in linear time and lets other threads run, so it takes the first look at everything. What re2 cannot say
-(look-around, back references, word boundaries beyond ASCII) is judged by the `regex` module, with a clock, and only
+(look-around, back references, word boundaries beyond ASCII) is searched for by the `regex` module, with a clock, and only
 where re2 has let a text through.
 
 Whatever the pattern, it is answered with little memory and in time. What would grow too large is refused before any
@@ -50,8 +50,8 @@ from notewright.index.base import Needles
 
 _MAX_PLACES = 10_000  # of a pattern written out; `regex` takes up to 600 bytes for each
 _MAX_INSTRUCTIONS = 150_000  # instructions of re2's, which stops by itself at twice as many
-_MAX_JUDGE_BYTES = 96 << 20  # bytes that `regex` may need for one text
-_JUDGE_SECONDS = 1.0  # of the processor's time that `regex` may take for one text, and no other text waits longer
+_MAX_BACKTRACKER_BYTES = 96 << 20  # bytes that `regex` may need for one text
+_BACKTRACKER_SECONDS = 1.0  # of processor time for one text of `regex`, for which no other text waits longer
 _PUSH_BYTES = 64  # that `regex` keeps for one push; 50 to 60 were measured
 _MATCHERS_KEPT = 8  # each with at most RE2_BYTES for each of its two forms
 _ANYWHERE, _AT_START = re2._Anchor.UNANCHORED, re2._Anchor.ANCHOR_START
@@ -63,7 +63,7 @@ _CLASS_INSTRUCTIONS = 2_000  # at most, for one class of Unicode characters; 1,3
 _QUICK_TRIES = 8  # before the exact pattern searches by itself
 _QUICK_BYTES = 256_000  # of texts in which a first look may find lines that are none
 
-_much_memory = threading.Lock()  # who needs much memory is alone with that
+_large_memory_lock = threading.Lock()  # held by the one search that needs much memory
 
 Span = tuple[int, int]
 
@@ -73,7 +73,7 @@ class OutOfTime(Exception):
 
 
 @dataclass(slots=True)
-class Patience:
+class Deadline:
     """How long a search may take, and whether anybody still waits for it."""
 
     until: float  # on the monotonic clock
@@ -81,7 +81,7 @@ class Patience:
     left_out: bool = False  # a text was too long for what the pattern asks
 
     @classmethod
-    def of(cls, seconds: float, cancelled: Callable[[], bool] | None = None) -> "Patience":
+    def after(cls, seconds: float, cancelled: Callable[[], bool] | None = None) -> "Deadline":
         return cls(time.monotonic() + seconds, cancelled)
 
     def left(self) -> float:
@@ -99,8 +99,10 @@ class Matcher:
     needles: Needles  # what the index can narrow by
     relaxed: Any  # re2: finds every match, and perhaps what is none; None if not even that can be said
     exact: Any  # re2: finds the matches and nothing else, in ASCII text at least; None if that cannot be said
-    judge: Any = None  # regex: finds the matches and nothing else, but may take for ever; None where it is not needed
-    pushes: int = 0  # what the judge keeps for each character of a text
+    backtracker: Any = (
+        None  # regex: finds the matches and nothing else, but may take for ever; None where it is not needed
+    )
+    pushes: int = 0  # what the backtracker keeps for each character of a text
     text: bytes = b""  # what the pattern says, if it is nothing but ASCII text; in lower case where case is ignored
     fold: bool = False
     # re2: both of these with classes of ASCII and everything beyond: exact in ASCII text, relaxed in any other
@@ -114,37 +116,37 @@ class Matcher:
     @property
     def sure(self) -> bool:
         """What the first look finds is a match."""
-        return self._same and self.judge is None
+        return self._same and self.backtracker is None
 
-    def finditer(self, text: str, patience: Patience) -> Iterator[Span]:
+    def finditer(self, text: str, deadline: Deadline) -> Iterator[Span]:
         """Every match that is not empty, from left to right, none over another."""
         if self._by_re2(text):
-            yield from _in_characters(text, self._exact_spans(text.encode(errors="replace"), patience))
+            yield from _in_characters(text, self._exact_spans(text.encode(errors="replace"), deadline))
         else:
-            yield from self._judged(text, patience)
+            yield from self._backtracker_spans(text, deadline)
 
-    def count(self, data: bytes, patience: Patience) -> tuple[int, int]:
+    def count(self, data: bytes, deadline: Deadline) -> tuple[int, int]:
         """How many matches there are that are not empty, and at which character the first begins."""
         if not self._by_re2(data):
-            return _counted(self._judged(data.decode(errors="replace"), patience))
+            return _counted(self._backtracker_spans(data.decode(errors="replace"), deadline))
         if (folded := self._folded(data)) is not None:
             total, first = folded.count(self.text), max(folded.find(self.text), 0)
         else:
-            total, first = _counted(self._exact_spans(data, patience))
+            total, first = _counted(self._exact_spans(data, deadline))
         return total, len(data[:first].decode(errors="replace"))
 
-    def found_in(self, data: bytes, patience: Patience) -> bool:
+    def found_in(self, data: bytes, deadline: Deadline) -> bool:
         """Does the pattern match anywhere? An empty match counts."""
         if self._by_re2(data):
             pattern, search = self._exact_search(data)
-            return _fits(pattern, data, 0, len(data), patience) and search(0) is not None
-        return self._judge_from(data.decode(errors="replace"), 0, patience) is not None
+            return _would_end_in_time(pattern, data, 0, len(data), deadline) and search(0) is not None
+        return self._search_by_backtracker(data.decode(errors="replace"), 0, deadline) is not None
 
-    def _exact_spans(self, data: bytes, patience: Patience) -> Iterator[Span]:
+    def _exact_spans(self, data: bytes, deadline: Deadline) -> Iterator[Span]:
         pattern, search = self._exact_search(data)
-        at = 0 if _fits(pattern, data, 0, len(data), patience) else len(data) + 1
+        at = 0 if _would_end_in_time(pattern, data, 0, len(data), deadline) else len(data) + 1
         while at <= len(data):
-            patience.left()
+            deadline.left()
             found = search(at)
             if found is None:
                 return
@@ -166,67 +168,72 @@ class Matcher:
         return self.exact, partial(_search_in_turn, self.quick, self.exact, data)
 
     def _by_re2(self, text: str | bytes) -> bool:
-        return self.exact is not None and (self.judge is None or text.isascii())
+        return self.exact is not None and (self.backtracker is None or text.isascii())
 
-    def _judged(self, text: str, patience: Patience) -> Iterator[Span]:
+    def _backtracker_spans(self, text: str, deadline: Deadline) -> Iterator[Span]:
         at = 0
         while at <= len(text):
-            found = self._judge_from(text, at, patience)
+            found = self._search_by_backtracker(text, at, deadline)
             if found is None:
                 return
             if found[1] > found[0]:
                 yield found
             at = max(found[1], found[0] + 1)
 
-    def _judge_from(self, text: str, at: int, patience: Patience) -> Span | None:
+    def _search_by_backtracker(self, text: str, at: int, deadline: Deadline) -> Span | None:
         needed = len(text) * self.pushes * _PUSH_BYTES
-        if needed > _MAX_JUDGE_BYTES:
-            patience.left_out = True
+        if needed > _MAX_BACKTRACKER_BYTES:
+            deadline.left_out = True
             return None
         try:
-            with _room(needed, patience):
-                found = self.judge.search(text, pos=at, timeout=min(patience.left(), _JUDGE_SECONDS), concurrent=True)
+            with _wait_for_memory(needed, deadline):
+                found = self.backtracker.search(
+                    text, pos=at, timeout=min(deadline.left(), _BACKTRACKER_SECONDS), concurrent=True
+                )
         except TimeoutError:
-            patience.left()
-            patience.left_out = True
+            deadline.left()
+            deadline.left_out = True
             return None
         return None if found is None else found.span()
 
     # ---- many texts at once ----------------------------------------------------------------------------
 
-    def lines(self, data: bytes, patience: Patience) -> Iterator[Span]:
+    def lines(self, data: bytes, deadline: Deadline) -> Iterator[Span]:
         """Start and end of every line that matches. `data` is whole lines, each with its line feed."""
         quickly = self.quick is not None and len(data) <= _QUICK_BYTES
         pattern = self.quick if quickly else self.relaxed
         look, same, sure = self._first_look(pattern, data), self._same, self.sure and not quickly
-        for low, high in _slices(pattern, data, patience):
+        for low, high in _slices(pattern, data, deadline):
             while low <= high and (found := look(low, high)) is not None:
                 start = data.rfind(b"\n", low, found[0]) + 1 or low
                 low = data.find(b"\n", found[1]) + 1
                 if not sure:
                     line = data[start : low - 1]
                     settled = line.isascii() if quickly else same and self._by_re2(line)
-                    if not settled and not self.found_in(line, patience):
+                    if not settled and not self.found_in(line, deadline):
                         continue
                 yield start, low - 1
 
-    def candidates(self, data: bytes, starts: list[int], patience: Patience) -> Iterator[int]:
+    def candidates(self, data: bytes, starts: list[int], deadline: Deadline) -> Iterator[int]:
         """Which of the texts joined in `data` (at `starts`) may hold a match: all that do are among them."""
-        if not _fits(self.relaxed, data, 0, len(data), patience):
-            yield from self._candidates_alone(data, starts, patience)
+        if not _would_end_in_time(self.relaxed, data, 0, len(data), deadline):
+            yield from self._candidates_alone(data, starts, deadline)
             return
         look, at = self._first_look(self.relaxed, data), 0
         while at < len(starts) and (found := look(starts[at], len(data))) is not None:
-            patience.left()
+            deadline.left()
             at = bisect_right(starts, found[0], at) - 1
             yield at
             at += 1
 
-    def _candidates_alone(self, data: bytes, starts: list[int], patience: Patience) -> Iterator[int]:
-        patience.left_out = False
+    def _candidates_alone(self, data: bytes, starts: list[int], deadline: Deadline) -> Iterator[int]:
+        deadline.left_out = False
         for at, (low, high) in enumerate(pairwise([*starts, len(data)])):
-            patience.left()
-            if _fits(self.relaxed, data, low, high, patience) and _search(self.relaxed, data, low, high) is not None:
+            deadline.left()
+            if (
+                _would_end_in_time(self.relaxed, data, low, high, deadline)
+                and _search(self.relaxed, data, low, high) is not None
+            ):
                 yield at
 
     def _first_look(self, pattern: Any, data: bytes) -> Callable[[int, int], Span | None]:
@@ -266,7 +273,7 @@ def compile_pattern(
     references. `javascript` is what `new RegExp(pattern)` takes, `literal` is no pattern at all.
     """
     if dialect == "javascript":
-        _judge_javascript(pattern)
+        _check_javascript(pattern)
     node = parse_pattern(pattern, dialect, ignore_case=ignore_case, multiline=lines)
     fits = places(node) <= _MAX_PLACES
     quick = _quick_form(node) if fits and lines and not whole_word else None
@@ -281,8 +288,8 @@ def compile_pattern(
         node = Chain((Boundary("left-free"), *inner, Boundary("right-free")))
         exact = _re2_form(node, lines, relaxed=False)
     relaxed = _re2_form(node, lines, relaxed=True, known=exact)
-    judge = None if exact is not None and not _beyond_ascii(node) else _judge(node)
-    return Matcher(Needles(required(node)), relaxed, exact, judge, pushes(node), *_plain_text(node))
+    backtracker = None if exact is not None and not _beyond_ascii(node) else _compile_backtracker(node)
+    return Matcher(Needles(required(node)), relaxed, exact, backtracker, pushes(node), *_plain_text(node))
 
 
 def _plain_text(node: Node) -> tuple[bytes, bool]:
@@ -295,7 +302,7 @@ def _plain_text(node: Node) -> tuple[bytes, bool]:
     return (text.lower() if True in folds else text).encode(), True in folds
 
 
-def _judge_javascript(pattern: str) -> None:
+def _check_javascript(pattern: str) -> None:
     """Invalid unless a JavaScript engine takes it: with Unicode rules, or with the old and laxer ones."""
     for flags in ("u", ""):
         try:
@@ -333,7 +340,7 @@ def _quick_form(node: Node) -> Any:
         return None
 
 
-def _judge(node: Node) -> Any:
+def _compile_backtracker(node: Node) -> Any:
     try:
         return regex.compile(for_regex(node), regex.VERSION0, cache_pattern=False)
     except regex.error as error:
@@ -372,58 +379,58 @@ def _in_characters(text: str, spans: Iterator[Span]) -> Iterator[Span]:
 
 
 @contextmanager
-def _room(needed: int, patience: Patience) -> Iterator[None]:
+def _wait_for_memory(needed: int, deadline: Deadline) -> Iterator[None]:
     """For so many bytes of memory: whoever needs much waits until nobody else does."""
     if needed <= _SHARED_BYTES:
         yield
         return
-    if not _much_memory.acquire(timeout=patience.left()):
+    if not _large_memory_lock.acquire(timeout=deadline.left()):
         raise OutOfTime
     try:
         yield
     finally:
-        _much_memory.release()
+        _large_memory_lock.release()
 
 
-def _stride(pattern: Any) -> int:
+def _slice_bytes(pattern: Any) -> int:
     """Bytes that may be searched without a look at the clock, even if every instruction is at work for each."""
     return _SLICE_BYTES if pattern is None else max(1_000, min(_SLICE_BYTES, _SLICE_STEPS // pattern.programsize))
 
 
-def _slices(pattern: Any, data: bytes, patience: Patience) -> Iterator[Span]:
+def _slices(pattern: Any, data: bytes, deadline: Deadline) -> Iterator[Span]:
     """Whole lines, so many that the clock is seen in time; a line that is too long for that stands alone."""
-    low, most = 0, _stride(pattern)
+    low, most = 0, _slice_bytes(pattern)
     while low < len(data):
-        patience.left()
+        deadline.left()
         high = data.find(b"\n", min(low + most, len(data) - 1))
         if high - low > 2 * most:
             high = data.rfind(b"\n", low, low + most)
             high = high if high >= low else data.find(b"\n", low)
-        if _fits(pattern, data, low, high, patience):
+        if _would_end_in_time(pattern, data, low, high, deadline):
             yield low, high
         low = high + 1
 
 
-def _fits(pattern: Any, data: bytes, low: int, high: int, patience: Patience) -> bool:
+def _would_end_in_time(pattern: Any, data: bytes, low: int, high: int, deadline: Deadline) -> bool:
     """Would a search end in time, at its slowest? Told from samples, with every instruction at work: re2 falls back on
     that where a pattern has too many states. `left_out` says so if not."""
     length = high - low
-    if pattern is None or length <= 4 * _stride(pattern):
+    if pattern is None or length <= 4 * _slice_bytes(pattern):
         return True
     size = pattern.programsize
-    never, sample, worst = _never(pattern.pattern, size), max(256, min(4096, _SLICE_STEPS // 10 // size)), 0.0
+    never, sample, worst = _compile_slowest(pattern.pattern, size), max(256, min(4096, _SLICE_STEPS // 10 // size)), 0.0
     for at in range(low, high, max(length // _SAMPLES, sample)):
         began = time.thread_time()  # a busy machine must not look like a slow pattern
         _search(never, data, at, min(at + sample, high))
         worst = max(worst, (time.thread_time() - began) / sample)
-        if worst * length > patience.left():
-            patience.left_out = True
+        if worst * length > deadline.left():
+            deadline.left_out = True
             return False
     return True
 
 
 @lru_cache(maxsize=4)
-def _never(source: str, size: int) -> Any:
+def _compile_slowest(source: str, size: int) -> Any:
     """Finds nothing, after a look at everything; with memory for its program and hardly any for states."""
     memory = 16 * (size + 100)
     while True:

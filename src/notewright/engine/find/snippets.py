@@ -23,7 +23,7 @@ def words_of(forms: Iterable[str]) -> Words:
     return tuple((word, not _has_cjk(word)) for word in set(forms) if word)
 
 
-def _found(low: str, words: Words, *, overlapping: bool = False) -> Iterator[tuple[int, int]]:
+def _find_words(low: str, words: Words, *, overlapping: bool = False) -> Iterator[tuple[int, int]]:
     """Where the words are in a folded text, in order; of two that overlap the first and longer, or both if pairs do.
 
     Each is looked for by itself: a pattern of many words takes longer to make, and to try at every letter."""
@@ -130,7 +130,13 @@ def snippet(section: str, words: Words) -> tuple[str, Marks]:
         return "", ()
     shown = _best_lines(lines, words)
     text = " … ".join(_window(" ".join(line[:LONGEST_LINE].split()), words) for line in shown)
-    return text, _marks(text, words)
+    marks: list[tuple[int, int]] = []
+    for start, end in _find_words(folded(text), words, overlapping=True):
+        if marks and start <= marks[-1][1]:  # overlapping pairs become one mark
+            marks[-1] = (marks[-1][0], max(end, marks[-1][1]))
+        else:
+            marks.append((start, end))
+    return text, tuple(marks)
 
 
 def _best_lines(lines: Sequence[str], words: Words) -> list[str]:
@@ -150,7 +156,7 @@ def _words_in_each(lines: Sequence[str], words: Words) -> list[int]:
     low = "\n".join(map(folded, lines))
     found: list[set[str]] = [set() for _ in lines]
     line = last = 0
-    for start, end in _found(low, words):
+    for start, end in _find_words(low, words):
         line += low.count("\n", last, start)
         last = start
         found[line].add(low[start:end])
@@ -181,7 +187,7 @@ def _window(line: str, words: Words) -> str:
 
 def _densest(line: str, words: Words, room: int) -> int:
     """Where a window of this size holds most of the words, with some room before the first."""
-    places = [start for start, _ in _found(folded(line), words)]
+    places = [start for start, _ in _find_words(folded(line), words)]
     if not places:
         return 0
     best, which, last = 0, places[0], 0
@@ -191,14 +197,3 @@ def _densest(line: str, words: Words, room: int) -> int:
         if last - at > best:
             best, which = last - at, place
     return max(0, which - room // 6)
-
-
-def _marks(text: str, words: Words) -> Marks:
-    """Where the words are; overlapping pairs become one mark."""
-    marks: list[tuple[int, int]] = []
-    for start, end in _found(folded(text), words, overlapping=True):
-        if marks and start <= marks[-1][1]:
-            marks[-1] = (marks[-1][0], max(end, marks[-1][1]))
-        else:
-            marks.append((start, end))
-    return tuple(marks)
