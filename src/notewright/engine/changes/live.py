@@ -102,7 +102,7 @@ class FolderSync:
                 self._unsubscribe = self._ws.follower.subscribe(self._note_changes)
                 self._note_changes(None)
             if folder is not self._folder or self._shown is None:
-                # What it said when it was last open is nobody's wish, but for what was done just before a host died.
+                # What it had when it was last open counts only where a client changed it just before a host died.
                 self._folder, self._shown, self._deleted = folder, folder.files_before_changes(), {}
                 self._shown_hashes = {}
                 if self._shown is None:
@@ -135,8 +135,8 @@ class FolderSync:
             if folder.document.unsaved:  # what a client did in this moment is carried out first
                 self._files_changed = True
                 return
-            there = {path: doc for path, doc in files.items() if doc not in self._deleted}
-            folder.show_files(self._ws.name, there, hashes)
+            kept = {path: doc for path, doc in files.items() if doc not in self._deleted}
+            folder.show_files(self._ws.name, kept, hashes)
             self._shown = files
             self._shown_hashes |= hashes
             if folder.document.has_pending_changes and not self._deleted:

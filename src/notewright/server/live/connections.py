@@ -70,7 +70,7 @@ class LiveConnections:
         self._closed = False
 
     async def serve(self, scope: Scope, receive: Receive, send: Send, find: FindDocument) -> None:
-        """One connection from its handshake to its end. `find` says which document the parameters of its path mean."""
+        """One connection from its handshake to its end. `find` finds the document by the parameters of its path."""
         await receive()  # websocket.connect
         caller = await self._authenticator.authenticate(scope)
         if isinstance(caller, AuthRefusal):
@@ -144,13 +144,24 @@ class LiveConnections:
         await asyncio.gather(*(self._check_rights_in(workspaces.get(id), some) for id, some in by_workspace.items()))
 
     async def _check_rights_in(self, ws: Workspace | None, connections: list[_LiveConnection]) -> None:
-        """May they still do the same there?"""
+        """May they still do the same there? Those of whom nobody can say may not."""
+        names = DocumentNames("", {})
         try:
-            names = None if ws is None else await self._hosts.fetch_names(ws, {one.doc_id for one in connections})
+            if ws is not None:
+                names = await self._hosts.fetch_names(ws, {one.doc_id for one in connections})
         except Problem as problem:  # nobody hosts the documents at the moment, and their connections end by that
             return log.debug("the rights of live connections could not be looked at: %s", problem)
         for one in connections:
-            if ws is None or names is None or not _has_same_rights(one, ws, names):
+            is_same = False
+            try:
+                if ws is not None:
+                    access = one.caller.principal.narrow(ws).access
+                    is_same = one.caller.may_write(access, one.doc_id, names) == one.writes
+            except Problem:  # they may not see it
+                pass
+            except Exception:
+                log.exception("the rights of a live connection could not be looked at")
+            if not is_same:
                 one.member.outbox.close(NOT_ALLOWED, "what you may do with this document has changed")
 
 
@@ -167,17 +178,6 @@ async def _check_identity(one: _LiveConnection, issuer_calls: asyncio.Semaphore)
         return one.member.outbox.close(*FAILED)
     if not may_stay:
         one.member.outbox.close(NOT_ALLOWED, "you may no longer open this document")
-
-
-def _has_same_rights(one: _LiveConnection, ws: Workspace, names: DocumentNames) -> bool:
-    """As when they came; not those of whom nobody can say."""
-    try:
-        return one.caller.may_write(one.caller.principal.narrow(ws).access, one.doc_id, names) == one.writes
-    except Problem:
-        return False
-    except Exception:
-        log.exception("the rights of a live connection could not be looked at")
-        return False
 
 
 async def _read_frames(receive: Receive, member: Member | ForwardedMember) -> None:

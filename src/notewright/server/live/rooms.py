@@ -214,7 +214,7 @@ class Room:
             self._live.release(self.document)
 
         await asyncio.wait([self._opening])  # a call in a thread cannot be cancelled, and would leave what it opened
-        if self._opening.exception() is None:  # else its members were told
+        if self._opening.exception() is None:  # else `join` raised it
             await self._threads.finish(release)
 
     async def _run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

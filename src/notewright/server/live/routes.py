@@ -181,7 +181,7 @@ class LiveSite:
         return [ws for ws in await self.threads.run(shown.workspaces) if ws.live is not None]
 
     async def _find_workspace(self, shown: Sequence[Workspace], doc_id: str) -> tuple[Workspace, DocumentNames]:
-        """Whose document this is, or would be: its id tells, or if a client made it up, it is the first one's."""
+        """By the id of a document; one with an id that a client made up belongs to the first workspace."""
         known = [(ws, await self.hosts.fetch_names(ws, [doc_id])) for ws in shown if ws.live is not None]
         for ws, names in known:
             if names.may_hold(doc_id):

@@ -37,8 +37,8 @@ class Merge(NamedTuple):
     """What a text from elsewhere makes of a document, or of a text it had, before anybody is notified."""
 
     text: str
-    state: bytes  # of a document that says exactly that
-    theirs: bytes  # and of one that says exactly what came from elsewhere
+    state: bytes  # of a document with exactly that text
+    theirs: bytes  # and of one with exactly the text that came from elsewhere
     update: bytes  # that makes it
 
 
@@ -60,7 +60,7 @@ class Document:
         self.released_at = 0.0  # by the last of them
         self.unsaved = False
         self.has_pending_changes = False  # clients changed a folder document, and not all of it is carried out
-        self.saving: Version | None = None  # what is being written to the file: the document says it already
+        self.saving: Version | None = None  # what is being written to the file
         self.retry_save_at = 0.0  # after a save that failed
         self.typists: dict[Any, None] = {}  # who typed since the last save
         self.typed_at = self.first_typed_at = 0.0
@@ -167,13 +167,13 @@ class Document:
         return Stored(data, version, entry)
 
     def remember_shown(self, version: Version, state: bytes) -> None:
-        """Somebody was shown, or has written, what a document in this state says."""
+        """Somebody was shown, or has written, the text of this state."""
         self._shown_states[version] = state
         self._shown_states.move_to_end(version)
         _drop_oldest(self._shown_states, len(state), _MAX_SHOWN_TEXTS)
 
     def remember_file(self, version: Version, state: bytes) -> None:
-        """The file has, or is about to have, what a document in this state says."""
+        """The file has, or is about to have, the text of this state."""
         self._file_states[version] = state
         self._file_states.move_to_end(version)
         _drop_oldest(self._file_states, len(state), _MAX_TEXTS)
@@ -236,8 +236,8 @@ class Document:
     def record_file(
         self, stored: Stored, state: bytes, *, ours: bool, merge: Merge | None = None, op: str | None = None
     ) -> None:
-        """The file has these bytes, which a document in this state says. `merge`: what the document says from now on,
-        and listeners are notified. Logged together, or the file would be merged once more after a crash, and before
+        """The file has these bytes, the text of this state. `merge`: what the document becomes by it; listeners are
+        notified of that. Logged together, or the file would be merged once more after a crash, and before
         listeners know, or a client would bring the first merge along to stand beside the second. A log that cannot be
         written now is written later: the file has the text, and its writer is answered so."""
         update = b"" if merge is None or merge.update == _EMPTY_UPDATE else merge.update

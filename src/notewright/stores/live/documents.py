@@ -61,7 +61,7 @@ class LiveDocuments:
         # called now and then with the folder document while somebody has it open, and with None when nobody has
         self.sync_folder: Callable[[FolderDocument | None], None] = lambda folder: None
         # called when the first document is opened, with what is to be called when files changed: two editors that save
-        # one after the other are told apart only by looking in between
+        # one after the other are distinguished only by looking in between
         self.subscribe: Callable[[Callable[[object], None]], object] | None = None
 
     # Hosting
@@ -313,7 +313,7 @@ class LiveDocuments:
     # Files that moved or went
 
     def take_back_move(self, new: NotePath) -> bool:
-        """Where the file of the old name is still there, the document is its again."""
+        """Give the document back to the file of its old name, if that still exists. Returns whether it does."""
         old = self.paths.pop_former(new)
         if old is None:
             return False
@@ -351,7 +351,7 @@ class LiveDocuments:
                 self.save(document)
 
     def save(self, document: Document) -> None:
-        """What the document says becomes its file's text."""
+        """Write the text of the document into its file."""
         with document.save_lock:
             for _ in range(_MAX_TRIES):
                 if self._try_save(document):

@@ -30,7 +30,7 @@ HostCall = Literal["names", "id_of", "exists", "state", "update", "new", "recall
 
 
 def call_host(live: "LiveDocuments", what: HostCall, doc: str, body: bytes = b"", by: Any = None) -> bytes:
-    """What `answer_call` says in the process that has the documents, be it this one or another. Blocks."""
+    """The answer of the process that has the documents, be it this one or another. Blocks."""
     end = time.monotonic() + CALL_TIMEOUT_S
     while (left := end - time.monotonic()) > 0:
         if live.try_host():

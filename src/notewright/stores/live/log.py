@@ -1,8 +1,8 @@
 """The log of live documents: their ids, what was typed, and the last texts each file held. One SQLite file.
 
 One thread writes. What is queued while it writes goes into its next transaction, so that a crowd of typists costs one
-sync to disk at a time; callbacks tell when an update is on the disk. A document's updates are compacted into one state
-now and then. Losing this file loses ids, cursors and what was typed and not saved yet: notes are files.
+sync to disk at a time; callbacks follow when an update is on the disk. A document's updates are compacted into one
+state now and then. Losing this file loses ids, cursors and what was typed and not saved yet: notes are files.
 """
 
 import logging
@@ -142,7 +142,7 @@ class LiveLog:
     # What is typed
 
     def append_update(self, doc: str, update: bytes) -> None:
-        """Written soon; `call_when_durable` tells when."""
+        """Written soon; `call_when_durable` calls back then."""
         self._submit(lambda db: _insert_update(db, doc, update), keep=True)
         self._count_update(doc)
 
@@ -169,7 +169,7 @@ class LiveLog:
         self.run(work)
 
     def save_pending_text(self, doc: str, version: str, state: bytes) -> None:
-        """The file is about to hold the document as it is in this state: whoever finds that text there knows it."""
+        """The file is about to have the text of this state: after a crash, that text in the file is known by it."""
         self.run(lambda db: _insert_text(db, doc, version, state, PENDING_OP))
 
     def append_text(self, doc: str, version: str, state: bytes, update: bytes, op: str | None) -> None:

@@ -51,7 +51,7 @@ class LiveStore(Store):
         return self._folder.read(path, hidden=hidden) if unsaved is None else unsaved
 
     def _read_unsaved(self, path: NotePath) -> Stored | None:
-        """What an open document says that is not in its file yet."""
+        """The text of an open document that is not in its file yet."""
         document = self._documents.find_open(path)
         if document is None or document.is_saved():
             return None
@@ -91,7 +91,7 @@ class LiveStore(Store):
         return stored
 
     def _merge(self, document: Document, path: NotePath, data: bytes, seen: Version, op: OpId) -> Stored:
-        """Apply a change of the text that was seen to what the document says now."""
+        """Apply a change of the text that was seen to the text of the document now."""
         if document.saving is not None and document.saving == version_of(data):
             return self._documents.write_saving(document, data, seen=seen, op=op)
         for _ in range(_MAX_TRIES):

@@ -100,7 +100,7 @@ def _opcodes(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, int, int, in
 
 
 def apply_changes(text: Text, old: str, changes: list[TextChange]) -> None:
-    """Make the changes to a document that says `old`. In the transaction of the caller.
+    """Make the changes to a document with the text `old`. In the transaction of the caller.
 
     The new text goes in before the old goes out: what somebody else types after a replaced word stays after it.
     """
