@@ -1,8 +1,8 @@
 """What is looked for in texts: a pattern in one of four dialects, compiled into one value that finds it.
 
 re2 runs in linear time and lets other threads run, so it takes the first look at everything. What re2 cannot say
-(look-around, back references, word boundaries beyond ASCII) is searched for by the `regex` module, the backtracker, with
-a clock, and only where re2 has let a text through.
+(look-around, back references, word boundaries beyond ASCII) is searched for by the `regex` module, the backtracker,
+with a clock, and only where re2 has let a text through.
 
 Whatever the pattern, it is answered with little memory and in time. What would grow too large is refused before any
 engine has it; re2 searches by pieces, and neither engine is given a text that could take it too long or too much: no
