@@ -158,17 +158,14 @@ def _push_link(state: StateInline, link: Link, targets: LinkTargets) -> None:
     if link.kind == "embed" and address is not None and _is_picture(link.target):
         image = state.push("image", "img", 0)
         image.attrs, image.meta = {"src": address, "alt": ""}, _RESOLVED
-        image.children = [Token("text", "", 0, content=_alt_text(link))]
+        alt = link.display or ""
+        if not alt.strip() or re.fullmatch(r"\s*\d+(x\d+)?\s*", alt):  # `|300` is a width
+            alt = link.target
+        image.children = [Token("text", "", 0, content=alt)]
         return
     if state.pending:
         state.pushPending()
     state.tokens += _link_tokens(address, shown, "embed" if link.kind == "embed" else "doubtful" if doubtful else "")
-
-
-def _alt_text(link: Link) -> str:
-    """What `![[Cup.png|A cup]]` shows; `|300` is a width."""
-    display = link.display or ""
-    return display if display.strip() and not re.fullmatch(r"\s*\d+(x\d+)?\s*", display) else link.target
 
 
 def _is_picture(target: str) -> bool:

@@ -378,7 +378,7 @@ def test_without_a_way_to_ask_an_opaque_token_is_nobodys(issuing: Provider) -> N
 
 def test_our_own_tokens_and_what_is_none_are_not_shown_to_the_issuer(issuing: Provider, secret_file: str) -> None:
     ours = new_token(SqliteAccounts.in_memory(), "laptop", Grant(), now=time.time())
-    assert ours.startswith(oauth.OWN_TOKEN_PREFIX) and oauth.OURS == PREFIX
+    assert ours.startswith(oauth.OWN_TOKEN_PREFIX) and oauth.OWN_TOKEN_PREFIX == PREFIX
     before = issuing.count("/token/introspection")
     tokens = [ours, "", "two words", "ünïcode", "x" * 20_000, "a\x00b", "="]
     assert admitted(opaque(issuing, secret_file), tokens) == [None] * len(tokens)

@@ -176,17 +176,22 @@ def set_frontmatter(call: Call, args: Args) -> str:
     ws, key, value = call.workspace, args["key"], args["value"]
     path = note_by_name(ws, args["name"])
     if key.lower() == "tags":
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            value = None
-        if not isinstance(value, list) or not all(isinstance(tag, str) for tag in value):
-            raise Invalid(words.NOT_A_LIST, what="value")
-        _require_known_tags(ws, value)
+        value = _parse_known_tags(ws, value)
     # A new list is written as this dialect writes lists; one that is there keeps its form.
     is_list = isinstance(read(ws, path).note.frontmatter.properties.get(key), list)
     edit_note(ws, path, [SetProperty(key, value, None if is_list else "flush")])
     return answer(name=args["name"], key=key, value=value)
+
+
+def _parse_known_tags(ws: Workspace, text: str) -> list[str]:
+    try:
+        tags = json.loads(text)
+    except (ValueError, RecursionError):
+        tags = None
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        raise Invalid(words.NOT_A_LIST, what="value")
+    _require_known_tags(ws, tags)
+    return tags
 
 
 def add_tag(call: Call, args: Args) -> str:

@@ -128,8 +128,7 @@ def search_notes(call: Call, args: Args) -> Answer:
     mode = _check_choice(MODES, args.get("mode", "name_partial"), "search mode")
     if mode == "tag":
         logic = _check_choice(LOGICS, args.get("tag_logic", "or"), "tag_logic")
-        tags = [tag.strip() for tag in query.split(",") if tag.strip()]
-        found = with_tags(ws, tags, every=logic == "and")
+        found = with_tags(ws, [tag.strip() for tag in query.split(",") if tag.strip()], every=logic == "and")
     elif mode == "content":
         found = sort_by_name(holding(ws, query))
     elif mode == "name":

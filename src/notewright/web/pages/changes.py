@@ -43,11 +43,12 @@ def _diff_values(found: tuple[FileDiff, ...]) -> dict[str, object]:
 def change(request: PageRequest) -> Response:
     one = find_change(request.ws, request.params["change"])
     found = diff_change(request.ws, one.id, max_lines=MAX_LINES)
+    since = {"client": one.actor.client, "user": one.actor.user, "since": repr(one.at)}  # its client, from it on
     return request.page(
         "change.html",
         row=ActivityRow(request.ws, one),
         may_undo=may_write(request.ws) and one.undone_by is None,
-        undo_since=_since_url(request.ws, one) if may_write(request.ws) else None,
+        undo_since=f"{workspace_url(request.ws, 'undo')}?{urlencode(since)}" if may_write(request.ws) else None,
         done=request.query.get("done") == "undo" and bool(one.undoes),
         kept="kept" in request.query,
         **_diff_values(found),
@@ -56,12 +57,6 @@ def change(request: PageRequest) -> Response:
 
 def may_write(ws: Workspace) -> bool:
     return not ws.access.read_only
-
-
-def _since_url(ws: Workspace, one: Change) -> str:
-    """To everything its client did from this change on."""
-    said = {"client": one.actor.client, "user": one.actor.user, "since": repr(one.at)}
-    return f"{workspace_url(ws, 'undo')}?{urlencode(said)}"
 
 
 # ---- taking back --------------------------------------------------------------------------------------
