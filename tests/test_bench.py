@@ -24,3 +24,12 @@ def test_a_quick_run_measures_every_row() -> None:
     assert len(rows) > 30
     assert [row for row in rows if "not measured" in row] == []
     assert all(re.search(r"\| (ok|\*\*miss\*\*)?(, worse)? \|$", row) for row in rows)
+
+
+def test_every_row_over_its_budget_is_explained_on_the_page() -> None:
+    tables, _, explained = (ROOT / "docs" / "bench.md").read_text(encoding="utf-8").partition("\n## Missed, and why\n")
+    missed = {line.split(" | ")[0].removeprefix("| ") for line in tables.splitlines() if "**miss**" in line}
+    assert missed
+    reasons = dict(re.findall(r"^\*\*(.+?)\*\* \(.+?\): (.+)$", explained, re.MULTILINE))
+    assert set(reasons) == missed
+    assert not [name for name, reason in reasons.items() if "not known" in reason]

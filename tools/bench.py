@@ -21,7 +21,6 @@ from bench_client import Refused
 from bench_found import Figure, figures
 from bench_http import HTTP_REFERENCES, HTTP_ROWS, PER_SECOND
 from bench_live import LIVE_REFERENCES, LIVE_ROWS
-from bench_missed import REASONS
 from bench_references import BURSTS, REFERENCES, Bench, Sampler
 from bench_rows import IN_FLIGHT, ROWS, Row
 from make_vault import make_vault
@@ -30,6 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / ".bench"
 PAGE = ROOT / "docs" / "bench.md"
 WORSE = 1.3  # times the figure before: said beside the verdict
+REASONS = Path(__file__).with_name("bench_missed.md")
 MISSED = "Missed, and why"
 HEAD = """| what | median | p95 | reference | ratio | before | budget | limit | |
 | --- | ---: | ---: | ---: | ---: | ---: | --- | ---: | --- |"""
@@ -245,8 +245,10 @@ def missed_rows(parts: dict[str, str]) -> str:
         for line in part.splitlines():
             if "**miss**" in line:
                 missed.setdefault(line.split(" | ")[0].removeprefix("| "), []).append(heading)
+    paragraphs = REASONS.read_text(encoding="utf-8").split("\n\n")
+    reasons = dict(paragraph[2:].strip().split("**: ", 1) for paragraph in paragraphs if paragraph.startswith("**"))
     told = [
-        f"**{name}** ({', '.join(headings)}): {REASONS.get(name, 'the reason is not known yet.')}\n"
+        f"**{name}** ({', '.join(headings)}): {reasons.get(name, 'the reason is not known yet.')}\n"
         for name, headings in missed.items()
     ]
     return "\n".join((f"## {MISSED}", "", *(told or ["Nothing.\n"])))
