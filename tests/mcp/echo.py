@@ -60,7 +60,7 @@ class Told(IndexFollower):
         self._heard.append(heard)
         return lambda: self._heard.remove(heard)
 
-    def look_again(self, paths: Iterable[str]) -> None:
+    def file_again(self, paths: Iterable[str]) -> None:
         for heard in list(self._heard):
             heard(frozenset(paths))
 
@@ -147,7 +147,7 @@ def odd(call: Call, args: Args) -> Answer:
 
 
 def touch(call: Call, args: Args) -> str:
-    call.workspace.follower.look_again([args["path"]])
+    call.workspace.follower.file_again([args["path"]])
     return f"touched in {threading.current_thread().name}"
 
 

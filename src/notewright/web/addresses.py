@@ -16,7 +16,9 @@ from starlette.responses import Response
 
 from notewright.engine.workspace import Workspace
 
-BASE_PATH: ContextVar[str] = ContextVar("below", default="")  # the path of public_url, for the request that is answered
+BASE_PATH: ContextVar[str] = ContextVar(
+    "base_path", default=""
+)  # the path of public_url, for the request that is answered
 
 
 def url_of(path: str) -> str:

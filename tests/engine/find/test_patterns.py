@@ -2,7 +2,6 @@
 
 import re
 import time
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -334,16 +333,52 @@ def test_lines_of_joined_texts_are_those_that_match_alone(pattern: str, lines: l
 
 @pytest.mark.slow
 @settings(max_examples=400, deadline=None)
-@given(_PATTERNS, st.lists(st.text(_LETTERS, max_size=14), max_size=4), st.booleans())
+@given(
+    _PATTERNS.flatmap(
+        lambda pattern: st.sampled_from([pattern, rf"\A{pattern}", rf"{pattern}\z", rf"(?-m)^{pattern}"])
+    ),
+    st.lists(st.text(_LETTERS, max_size=14), max_size=4),
+    st.booleans(),
+)
 def test_classes_of_ascii_alone_find_the_same(pattern: str, lines: list[str], ignore_case: bool) -> None:
     """A first look by a pattern that is compiled quickly says nothing that the whole pattern does not say."""
-    matcher = compile_pattern(pattern, ignore_case=ignore_case)
-    assume(matcher.quick is not None)
-    whole, deadline = replace(matcher, quick=None), Deadline.after(5)
+    matcher, deadline = compile_pattern(pattern, ignore_case=ignore_case), Deadline.after(5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(patterns, "_quick_form", lambda node: None)
+        whole = compile_pattern.__wrapped__(pattern, ignore_case=ignore_case)
     data = "".join(line.replace("\n", "") + "\n" for line in lines).encode()
     assert list(matcher.lines(data, deadline)) == list(whole.lines(data, deadline))
     for line in data.decode().splitlines():
         assert list(matcher.finditer(line, deadline)) == list(whole.finditer(line, deadline))
+
+
+@pytest.mark.parametrize("pattern", [r"\A\w+", r"\w+\z", r"(?-m)^\w+$", r"\A\d?"])
+def test_the_ends_of_a_text_are_those_of_each_line_of_joined_texts(pattern: str) -> None:
+    data = b"abc\ndef\nghi\n"
+    assert list(compile_pattern(pattern).lines(data, Deadline.after(5))) == [(0, 3), (4, 7), (8, 11)]
+
+
+def test_in_a_script_beyond_ascii_the_whole_pattern_takes_over() -> None:
+    """Every line of such a text may hold what a class means, as far as its ASCII part tells."""
+    matcher = compile_pattern(r"\d{4}")
+    tried: list[bytes] = []
+    lines = ["десять чашек чая"] * 2_000 + ["в 2024 году", "plain 2025", "٢٠٢٤"]
+    data = "".join(f"{line}\n" for line in lines).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        found_in = patterns.Matcher.found_in
+        patch.setattr(
+            patterns.Matcher, "found_in", lambda self, *args: (tried.append(args[0]), found_in(self, *args))[1]
+        )
+        got = [data[start:end].decode() for start, end in matcher.lines(data, Deadline.after(5))]
+    assert got == lines[2_000:]
+    assert len(tried) < 50
+
+
+def test_case_ignored_what_is_no_ascii_letter_is_not_s_and_k() -> None:
+    """re2 takes ſ and the Kelvin sign for letters of ASCII; JavaScript does not, alone or in any company."""
+    for text in ("sk", "sk é"):
+        assert found(r"[\W-]", text.replace(" ", ""), "javascript", lines=True) == list(text.removeprefix("sk").strip())
+        assert found(r"[^\W-]+", text, "javascript", lines=True) == ["sk"]
 
 
 def test_a_class_of_unicode_is_compiled_for_a_text_that_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """What was done through us, and taking it back.
 
-An undo is a change set like any other: it is in the history, and undo_plan it does the change again. Where a note went
+An undo is a change set like any other: it is in the history, and undoing it does the change again. Where a note went
 on living, only the change's own places are taken out of it; what stands in the way is named and nothing happens.
 """
 

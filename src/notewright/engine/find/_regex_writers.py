@@ -228,6 +228,9 @@ def _re2_set(node: Set) -> str:
         items, negated = (Named(items[0].name),), negated != items[0].negated
     elif (letter := letter_of(node)) is not None:
         return letter if letter.isalnum() or letter > "\xa0" else f"\\x{{{ord(letter):x}}}"
+    if node.fold and (not_word := Named("aw", True)) in items:  # case ignored, re2 takes ſ and K for s and k
+        beyond = complement((*_RANGES["aw"], (0x17F, 0x17F), (0x212A, 0x212A)))
+        items = (*(item for item in items if item != not_word), *beyond)
     return f"[{'^' if negated else ''}{''.join(map(_re2_item, items))}]"
 
 

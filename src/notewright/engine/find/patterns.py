@@ -12,7 +12,7 @@ call of re2 can be stopped, and a large program is slow where re2 must do withou
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -61,7 +61,9 @@ _SAMPLES = 16  # of a long text
 _SHARED_BYTES = 2 << 20  # bytes that one may need without waiting for others
 _CLASS_INSTRUCTIONS = 2_000  # at most, for one class of Unicode characters; 1,350 were seen
 _QUICK_TRIES = 8  # before the exact pattern searches by itself
-_QUICK_BYTES = 256_000  # of texts in which a first look may find lines that are none
+_QUICK_BYTES = 256_000  # of texts that are looked at by the quick form
+_MAX_QUICK_MISSES = 32  # lines the quick form found in vain, before the exact pattern takes over
+_MAX_TRIED_BYTES = 4_096  # of a text in which the exact pattern is tried at places that the quick one found
 
 _large_memory_lock = threading.Lock()  # held by the one search that needs much memory
 
@@ -165,6 +167,8 @@ class Matcher:
             return self.exact, partial(_search, self.exact, data)
         if data.isascii():
             return self.quick, partial(_search, self.quick, data)
+        if len(data) > _MAX_TRIED_BYTES:
+            return self.exact, partial(_search, self.exact, data)
         return self.exact, partial(_search_in_turn, self.quick, self.exact, data)
 
     def _by_re2(self, text: str | bytes) -> bool:
@@ -200,19 +204,33 @@ class Matcher:
 
     def lines(self, data: bytes, deadline: Deadline) -> Iterator[Span]:
         """Start and end of every line that matches. `data` is whole lines, each with its line feed."""
-        quickly = self.quick is not None and len(data) <= _QUICK_BYTES
-        pattern = self.quick if quickly else self.relaxed
-        look, same, sure = self._first_look(pattern, data), self._same, self.sure and not quickly
-        for low, high in _slices(pattern, data, deadline):
+        begin = 0
+        if self.quick is not None and len(data) <= _QUICK_BYTES:
+            begin = yield from self._lines_quickly(data, deadline)
+        look, same, sure = self._first_look(self.relaxed, data), self._same, self.sure
+        for low, high in _slices(self.relaxed, data, deadline, begin):
             while low <= high and (found := look(low, high)) is not None:
                 start = data.rfind(b"\n", low, found[0]) + 1 or low
                 low = data.find(b"\n", found[1]) + 1
-                if not sure:
-                    line = data[start : low - 1]
-                    settled = line.isascii() if quickly else same and self._by_re2(line)
-                    if not settled and not self.found_in(line, deadline):
-                        continue
-                yield start, low - 1
+                line = b"" if sure else data[start : low - 1]
+                if sure or (same and self._by_re2(line)) or self.found_in(line, deadline):
+                    yield start, low - 1
+
+    def _lines_quickly(self, data: bytes, deadline: Deadline) -> Generator[Span, None, int]:
+        """The same by the quick form, and where it gave up: in a script beyond ASCII it finds nearly every line."""
+        misses = 0
+        for low, high in _slices(self.quick, data, deadline):
+            while low <= high and (found := _search(self.quick, data, low, high)) is not None:
+                start = data.rfind(b"\n", low, found[0]) + 1 or low
+                low = data.find(b"\n", found[1]) + 1
+                line = data[start : low - 1]
+                if line.isascii() or self.found_in(line, deadline):
+                    yield start, low - 1
+                else:
+                    misses += 1
+                    if misses > _MAX_QUICK_MISSES:
+                        return low
+        return len(data)
 
     def candidates(self, data: bytes, starts: list[int], deadline: Deadline) -> Iterator[int]:
         """Which of the texts joined in `data` (at `starts`) may hold a match: all that do are among them."""
@@ -257,6 +275,8 @@ class _DeferredRe2:
         self.pattern, self._lines = source, lines
 
     def __getattr__(self, name: str) -> Any:
+        if name not in ("_regexp", "programsize"):
+            raise AttributeError(name)
         compiled = compile_re2(self.pattern, lines=self._lines)
         self._regexp, self.programsize = compiled._regexp, compiled.programsize
         return self.__dict__[name]
@@ -325,6 +345,8 @@ def _re2_form(node: Node, lines: bool, *, relaxed: bool, known: Any = None) -> A
 
 def _quick_form(node: Node) -> Any:
     """`Matcher.quick`, where what makes a pattern slow to compile are classes, and re2 is sure to take it as it is."""
+    if any(isinstance(one, Boundary) and one.kind in ("text-start", "text-end") for one in walk(node)):
+        return None  # many texts are joined for the first look, where these need a relaxed form of their own
     if not any(isinstance(one, Set) and any(isinstance(item, Named) for item in one.items) for one in walk(node)):
         return None
 
@@ -397,9 +419,11 @@ def _slice_bytes(pattern: Any) -> int:
     return _SLICE_BYTES if pattern is None else max(1_000, min(_SLICE_BYTES, _SLICE_STEPS // pattern.programsize))
 
 
-def _slices(pattern: Any, data: bytes, deadline: Deadline) -> Iterator[Span]:
-    """Whole lines, so many that the clock is seen in time; a line that is too long for that stands alone."""
-    low, most = 0, _slice_bytes(pattern)
+def _slices(pattern: Any, data: bytes, deadline: Deadline, low: int = 0) -> Iterator[Span]:
+    """Whole lines from `low` on, so many that the clock is seen in time; a line too long for that stands alone."""
+    if low >= len(data):
+        return  # before the pattern is asked for its size, which may compile it
+    most = _slice_bytes(pattern)
     while low < len(data):
         deadline.left()
         high = data.find(b"\n", min(low + most, len(data) - 1))

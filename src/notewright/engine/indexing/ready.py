@@ -82,13 +82,17 @@ def wait_for_links(ws: Workspace) -> None:
     """Wait, for a plan that must know every link; Indexing while a note's text is not in the index yet."""
     deadline = time.monotonic() + ws.limits.index_seconds
     ws.follower.wait_for_all(ws.limits.index_seconds)
-    wait_for_texts(ws, deadline - time.monotonic())
+    _wait_for_texts(ws, deadline)
 
 
 def wait_for_texts(ws: Workspace, seconds: float) -> None:
     """Wait until every note's text is in the index, or Indexing."""
     deadline = time.monotonic() + seconds
     ws.follower.wait(seconds)
+    _wait_for_texts(ws, deadline)
+
+
+def _wait_for_texts(ws: Workspace, deadline: float) -> None:
     while not_indexed(ws):
         if time.monotonic() >= deadline:
             raise still_indexing(ws)

@@ -282,6 +282,9 @@ class FolderCounts:
         self._kept: tuple[tuple[str, int], dict[Visibility, tuple[_Counts, dict[str, _Counts]]]] = (("", -1), {})
 
     def below(self, con: Connection, folder: str, visible: Visibility, deep: bool) -> _Counts:
+        if deep and folder:  # a few rows, which are quicker read than those of all folders
+            counts = _count_folders(con, visible, "where folder >= ? and folder < ?", (f"{folder}/", f"{folder}0"))
+            return [(name, count) for name, count in counts if name.startswith(f"{folder}/")]
         state = (con.name, con.number("select value from meta where key='serial'"))
         kept, known = self._kept
         if kept != state or len(known) >= MOST_READERS:
@@ -294,18 +297,16 @@ class FolderCounts:
             known = {**known, visible: (counts, dict(by_parent))}
             self._kept = (state, known)
         counts, children = known[visible]
-        if not deep:
-            return children.get(folder, ())
-        return [(name, count) for name, count in counts if name.startswith(f"{folder}/")] if folder else counts
+        return counts if deep else children.get(folder, ())
 
 
-def _count_folders(con: Connection, visible: Visibility) -> _Counts:
+def _count_folders(con: Connection, visible: Visibility, where: str = "", values: Sequence[str] = ()) -> _Counts:
     """Every folder with files in it or below, in order, and how many of them are notes."""
     sees = visible.test
     if sees is None:
-        return add_to_parents(dict(con.rows("select folder, sum(note) from files group by folder")))
+        return add_to_parents(dict(con.rows(f"select folder, sum(note) from files {where} group by folder", values)))
     own: dict[str, int] = {}
-    for folder, path, note in con.rows("select folder, path, note from files"):
+    for folder, path, note in con.rows(f"select folder, path, note from files {where}", values):
         if sees(path):
             own[folder] = own.get(folder, 0) + note
     return add_to_parents(own)

@@ -86,7 +86,9 @@ class LiveConnections:
             await self._serve_admitted(caller, scope, receive, send, find)
         finally:
             self._count(-1)
-            self._people -= Counter([person])  # one who has none left is forgotten
+            self._people[person] -= 1
+            if not self._people[person]:
+                del self._people[person]
 
     def close(self) -> None:
         self._closed = True

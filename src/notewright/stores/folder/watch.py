@@ -125,16 +125,15 @@ def by_watchfiles(root: Root, stop: threading.Event, healthy: Healthy) -> Iterat
 
 def by_rescans(root: Root, stop: threading.Event, healthy: Healthy) -> Iterator[Hint]:
     """Hints by comparing the stamps of two scans, until the folder goes away."""
-    before: set[tuple[NotePath, str]] | None = None
-    while before is None or not stop.is_set():
+    before, pause = {(entry.path, entry.stamp) for entry in Walk(root).files()}, 0.0
+    yield None
+    while not stop.wait(pause):
         began = time.monotonic()
         now = {(entry.path, entry.stamp) for entry in Walk(root).files()}
-        if before is None:
-            yield None
-        elif changed := frozenset(path for path, _ in now ^ before):
+        pause = max(RESCAN_SECONDS, 10 * (time.monotonic() - began))
+        if changed := frozenset(path for path, _ in now ^ before):
             yield changed
         before = now
-        stop.wait(max(RESCAN_SECONDS, 10 * (time.monotonic() - began)))
 
 
 def _note_paths(names: Iterable[str]) -> frozenset[NotePath]:

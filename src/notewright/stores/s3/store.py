@@ -159,12 +159,15 @@ class S3Store(Store):
         known = self._empties.get((entry.path, entry.stamp)) if entry.size == 0 else None
         if known is not None:
             return known
-        is_file = self._stat_object(entry.path) is not None
+        head = self._get(entry.path, head=True)
+        is_file = head is not None and not head.attributes.get(DELETED)
+        is_old = time.time() - entry.modified_ns / 1e9 > TOMBSTONE_SECONDS
+        is_left_over = head is not None and not is_file and is_old
         if entry.size == 0:
             if len(self._empties) > MAX_REMEMBERED:
                 self._empties.clear()
             self._empties[entry.path, entry.stamp] = is_file
-        elif not is_file and time.time() - entry.modified_ns / 1e9 > TOMBSTONE_SECONDS and self._objects.may_write():
+        elif is_left_over and self._objects.may_write():
             with self._key_lock(entry.path):
                 head = self._get(entry.path, head=True)
                 if head is not None and head.attributes.get(DELETED):
@@ -182,7 +185,8 @@ class S3Store(Store):
             has_files = self._requests.each(self._objects.holds, folders)
             folders = [raw for raw, has_file in zip(folders, has_files, strict=True) if has_file]
         entries = [folder_entry(NotePath(raw)) for raw in folders]
-        others = [meta for meta in objects if meta["path"][len(self._objects.base) :] not in (folder, *found)]
+        listed = {folder, *found}
+        others = [meta for meta in objects if meta["path"][len(self._objects.base) :] not in listed]
         entries += [entry for entry in self._convert_page(others, hidden=True) if isinstance(entry, Entry)]
         if folder and not entries:
             raise NotFound(f"there is no {folder}", what="folder", path=folder)

@@ -96,9 +96,11 @@ def grep(call: Call, args: Args) -> str:
     shown = [(places.show(ws, hit.path), hit) for ws, one in found for hit in one.items][:limit]
     lines, notes = sum(one.total_lines for _, one in found), sum(one.total_notes for _, one in found)
     late = any(one.late for _, one in found)
-    if not shown:
+    if not lines:
         return "No line matches" + (", as far as time allowed; narrow the folder or glob." if late else ".")
     head = f"{'At least ' if late else ''}{words.amount(lines, 'line')} in {words.amount(notes, 'note')} match:"
+    if not shown:
+        return head
     left = lines - len(shown)
     rest = "narrow the pattern, folder or glob"
     more = f"raise limit or {rest}" if limit < schema.MOST_LINES else rest
