@@ -45,7 +45,8 @@ class Crowd:
         return self.root / (self.document.path or self.path)
 
     def has_seen(self, word: str) -> bool:
-        return f" {word}" in self.document.text()
+        with self.document.lock:  # pycrdt refuses to read beside another thread's transaction
+            return f" {word}" in self.document.text()
 
     def run(self, seconds: float, *works: Callable[[], None]) -> None:
         threads = [threading.Thread(target=self._guarded, args=[work]) for work in works]
