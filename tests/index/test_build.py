@@ -160,7 +160,7 @@ def test_an_index_lost_during_a_build_makes_the_new_one_wanting(tmp_path: Path) 
     with index.rebuild(1) as new:
         new.file([filing("Tea.md", "leaves")])
         new.finish()
-        index._connections.places.discard(index._connections.places.ensure_current())
+        index._connections.generations.discard(index._connections.generations.ensure_current())
         new.swap(refuse)
     assert (index.total("notes"), index.total("files")) == (1, 1) and index.progress().wanting
 

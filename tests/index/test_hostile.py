@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from notewright.index.base import Filing
-from notewright.index.sqlite.rows import put, to_row
-from notewright.index.sqlite.schema import new_index
+from notewright.index.sqlite.rows import to_row, upsert
+from notewright.index.sqlite.schema import create_index
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath
 
@@ -93,9 +93,9 @@ SHAPES: dict[str, Make] = {
 
 def file_note(text: str, to: Path) -> None:
     note = parse(PATH, text)
-    con = new_index(to)
+    con = create_index(to)
     with con.db:
-        put(con, [to_row(Filing(PATH, "1", "1", len(text), 1, note))])
+        upsert(con, [to_row(Filing(PATH, "1", "1", len(text), 1, note))])
     con.close()
     to.unlink()
 

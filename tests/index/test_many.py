@@ -92,7 +92,7 @@ def test_sql_calls_python_for_the_best_notes_alone_and_once(
         return watched
 
     monkeypatch.setattr(connections_module, "make_places_function", watching)
-    again = SqliteIndex(index._connections.places.folder)
+    again = SqliteIndex(index._connections.generations.folder)
     found = again.evidence(asked("morning evening"), 40)
     assert sorted(called) == sorted(found.by_words[0].scores) and len(called) == 40
     called.clear()

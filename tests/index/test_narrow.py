@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.index.parts import file, filing, sqlite_index
 
 from notewright.index.base import Needles
-from notewright.index.sqlite.grep_candidates import equalities
+from notewright.index.sqlite.grep_candidates import find_equalities
 from notewright.index.sqlite.index import SqliteIndex
-from notewright.index.sqlite.schema import plain_tokenizer
+from notewright.index.sqlite.schema import make_plain_tokenizer
 
 # Letters that meet in odd ways: accents, combining marks, CJK and its radicals, several cases of one letter,
 # letters newer than the tokenizer, signs that part words and signs that do not.
@@ -89,12 +89,12 @@ def test_words_learned_a_moment_ago_are_known(tmp_path: Path) -> None:
 
 def test_words_of_an_index_that_was_swapped_out_are_not_taken_for_those_of_the_new_one(tmp_path: Path) -> None:
     index = sqlite_index(tmp_path / "index", {f"{number}.md": f"plain{number}" for number in range(300)})
-    old = index._connections._acquire(index._connections.places.ensure_current())
+    old = index._connections._acquire(index._connections.generations.ensure_current())
     with index.rebuild(300) as new:
         new.file(filing(f"{number}.md", f"zeppelin{number}") for number in range(300))
         new.finish()
         new.swap(lambda touched: [])
-    index._words(old).joined(old)  # a question that began before the swap
+    index._words(old).read_lines(old)  # a question that began before the swap
     assert looked_at(index, ("pelin77",)) == {"77.md"}
     old.close()
     index.close()
@@ -104,8 +104,8 @@ def test_words_of_an_index_that_was_swapped_out_are_not_taken_for_those_of_the_n
 def test_every_pair_of_characters_that_patterns_take_as_equal_is_known() -> None:
     """All of Unicode that has case in either engine that patterns run in."""
     cased = "".join(char for char in map(chr, range(1, sys.maxunicode + 1)) if regex.match(r"[\p{Cased}\p{M}]", char))
-    equals, alone = equalities()
-    cut = plain_tokenizer()
+    equals, alone = find_equalities()
+    cut = make_plain_tokenizer()
 
     def made(char: str) -> str:
         return "".join(cut(f"a{char}a")).translate(equals)

@@ -13,8 +13,8 @@ from pathlib import Path
 import apsw
 
 from notewright.index.base import IndexEdition
-from notewright.index.sqlite.generations import Generations, in_words
-from notewright.index.sqlite.schema import Connection, new_index, open_index
+from notewright.index.sqlite.generations import Generations, translate_index_errors
+from notewright.index.sqlite.schema import Connection, create_index, open_index
 
 _SCHEMA = "select type, name, tbl_name, sql from sqlite_schema order by type, name"
 
@@ -25,22 +25,22 @@ def edition(con: Connection) -> IndexEdition:
 
 
 @contextmanager
-def export_copy(places: Generations) -> Iterator[tuple[Path, IndexEdition]]:
+def export_copy(generations: Generations) -> Iterator[tuple[Path, IndexEdition]]:
     """A compact copy of the index that answers, as it is at one moment; writers go on meanwhile."""
-    folder = places.folder / "copy"
+    folder = generations.folder / "copy"
     shutil.rmtree(folder, ignore_errors=True)  # of a process that died
     file = folder / "index.db"
     try:
-        yield file, _copy(places, folder, file)
+        yield file, _copy(generations, folder, file)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@in_words
-def _copy(places: Generations, folder: Path, file: Path) -> IndexEdition:
+@translate_index_errors
+def _copy(generations: Generations, folder: Path, file: Path) -> IndexEdition:
     folder.mkdir(mode=0o700)  # it holds the texts of the notes
-    places.ensure_current()
-    con = open_index(places.index_file, writing=True)
+    generations.ensure_current()
+    con = open_index(generations.index_file, writing=True)
     try:
         con.rows("vacuum into ?", (str(file),))
     finally:
@@ -54,22 +54,22 @@ def _copy(places: Generations, folder: Path, file: Path) -> IndexEdition:
 
 
 @contextmanager
-def install_copy(places: Generations, total: int) -> Iterator[Path]:
+def install_copy(generations: Generations, total: int) -> Iterator[Path]:
     """A file to be filled with such a copy; it answers from then on, wanting a look at everything. Leaving by an
     exception leaves no trace. Unavailable where it is no index of this form."""
-    with places.building(total):
-        place = places.make_place()
+    with generations.building(total):
+        place = generations.make_place()
         try:
             yield place / "index.db"
-            _install(places, place)
+            _install(generations, place)
         except BaseException:
             shutil.rmtree(place, ignore_errors=True)
             raise
 
 
-@in_words
-def _install(places: Generations, place: Path) -> None:
-    empty = new_index(place / "empty.db")
+@translate_index_errors
+def _install(generations: Generations, place: Path) -> None:
+    empty = create_index(place / "empty.db")
     ours = empty.rows(_SCHEMA).fetchall()
     empty.close()
     for left in place.glob("empty.db*"):
@@ -86,5 +86,5 @@ def _install(places: Generations, place: Path) -> None:
         made.db.execute("commit")
     finally:
         made.close()
-    with places.gate(exclusive=True):
-        places.point(place)
+    with generations.gate(exclusive=True):
+        generations.point(place)

@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from notewright.index.sqlite.rows import PREPARED, Row, insert, insert_files, learn_all, prepare_row
-from notewright.index.sqlite.schema import finish, new_index
+from notewright.index.sqlite.rows import ROWS_PER_BATCH, Row, add_all_words, insert, insert_files, prepare_row
+from notewright.index.sqlite.schema import create_index, finish_index
 
-AHEAD = 24  # batches that may wait to be written: more than one transaction, a few megabytes
+AHEAD = 24  # batches that may be queued: more than one transaction, a few megabytes
 COMMIT = 1_024  # files in one transaction
 CACHE_KIB = 32_000
-HASH_BYTES = 16_000_000  # words FTS5 gathers before it writes them down
+HASH_BYTES = 16_000_000  # of words that FTS5 holds in memory before it flushes
 
 
 class BulkWriter:
@@ -30,7 +30,7 @@ class BulkWriter:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._made = new_index(file, ready=False)
+        self._made = create_index(file, ready=False)
         self._made.db.execute(f"pragma cache_size=-{CACHE_KIB}; pragma locking_mode=exclusive")
         for table in ("words", "said"):  # one merge at the end instead of many on the way
             self._made.db.execute(f"insert into {table}({table}, rank) values('automerge', 0)")
@@ -40,9 +40,9 @@ class BulkWriter:
         self._made.db.execute("begin")
 
     def add(self, rows: list[Row]) -> None:
-        for start in range(0, len(rows), PREPARED):
+        for start in range(0, len(rows), ROWS_PER_BATCH):
             file, link = self._next
-            batch = list(enumerate(map(prepare_row, rows[start : start + PREPARED]), file))
+            batch = list(enumerate(map(prepare_row, rows[start : start + ROWS_PER_BATCH]), file))
             insert_files(self._made, batch)
             self._next = file + len(batch), insert(self._made, batch, link)
         self._uncommitted += len(rows)
@@ -58,11 +58,11 @@ class BulkWriter:
                 made.db.execute(f"insert into {table}({table}) values('optimize')")
                 made.db.execute(f"insert into {table}({table}, rank) values('automerge', 4)")
                 made.db.execute(f"insert into {table}({table}, rank) values('hashsize', 1048576)")
-            learn_all(made)
-        finish(made)
+            add_all_words(made)
+        finish_index(made)
         self.stop()
         with open(self._file, "rb") as file:
-            os.fsync(file.fileno())  # it was filled without care: a power cut must not find it half there
+            os.fsync(file.fileno())  # it was filled without sync: a power cut must not leave half of it
 
     def stop(self) -> None:
         self._made.close()
@@ -79,7 +79,7 @@ def main(file: Path) -> None:
 
 
 def _read_ahead(source: IO[bytes]) -> Iterator[bytes]:
-    """Every batch until the last word. A thread reads on while one is written down: nobody waits for the other."""
+    """Every batch until the empty one. A thread reads ahead while one is written, so that reading never waits."""
     batches: queue.Queue[bytes] = queue.Queue(AHEAD)
 
     def read() -> None:

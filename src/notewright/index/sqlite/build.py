@@ -12,7 +12,7 @@ from notewright.errors import Internal
 from notewright.index.base import Filing
 from notewright.index.sqlite._filler import BulkWriter
 from notewright.index.sqlite.generations import BuildProgressFile, Generations, Identity
-from notewright.index.sqlite.rows import Row, put, to_row
+from notewright.index.sqlite.rows import Row, to_row, upsert
 from notewright.index.sqlite.schema import Connection, open_index
 
 SMALL = 500  # files that are not worth a second process
@@ -22,11 +22,11 @@ Write = Callable[[Callable[[Connection], object]], None]
 
 
 @contextmanager
-def building(places: Generations, write: Write, total: int) -> Iterator["SqliteBuild"]:
+def building(generations: Generations, write: Write, total: int) -> Iterator["SqliteBuild"]:
     """A build. Everything else goes on meanwhile; leaving without `swap` leaves no trace."""
-    with places.building(total) as tally:
+    with generations.building(total) as tally:
         write(lambda con: _keep_journal(con, True))
-        build = SqliteBuild(places, tally, total)
+        build = SqliteBuild(generations, tally, total)
         try:
             yield build
         finally:
@@ -38,10 +38,10 @@ def building(places: Generations, write: Write, total: int) -> Iterator["SqliteB
 class SqliteBuild:
     """Implements `Build`."""
 
-    def __init__(self, places: Generations, tally: BuildProgressFile, total: int) -> None:
-        self._places, self._tally = places, tally
-        self._beside: Identity | None = places.find_current()
-        self._place = places.make_place()
+    def __init__(self, generations: Generations, tally: BuildProgressFile, total: int) -> None:
+        self._places, self._tally = generations, tally
+        self._beside: Identity | None = generations.find_current()
+        self._place = generations.make_place()
         file = self._place / "index.db"
         self._filler = BulkWriter(file) if total < SMALL else ChildProcessWriter(file)
         self.swapped = False
@@ -85,7 +85,7 @@ class SqliteBuild:
                 if changed:
                     with made.db:
                         rows = [to_row(filing) for filing in again(sorted(changed))]
-                        put(made, rows, drop=changed - {str(row.file[0]) for row in rows})
+                        upsert(made, rows, drop=changed - {str(row.file[0]) for row in rows})
                 # Where the index beside which this was built is gone, so is the list of what changed: look at all.
                 made.rows("update meta set value=? where key='wanting'", (int(changed is None),))
             finally:

@@ -1,4 +1,4 @@
-"""Connections to the index that stands now: kept open between questions, renewed when it is damaged or replaced."""
+"""A pool of connections to the current index, renewed when that is damaged or replaced by another."""
 
 import threading
 from collections.abc import Callable
@@ -11,37 +11,37 @@ import apsw
 
 from notewright.index.base import Generation
 from notewright.index.sqlite.evidence import make_counts_function, make_places_function
-from notewright.index.sqlite.generations import Generations, Identity, in_words
+from notewright.index.sqlite.generations import Generations, Identity, translate_index_errors
 from notewright.index.sqlite.schema import Connection, open_index
 from notewright.sqlite_file import DAMAGE
 
 T = TypeVar("T")
-IDLE = 16  # connections kept open between questions
-READING = (*DAMAGE, apsw.SQLError, UnicodeDecodeError, JSONDecodeError)  # what a damaged index raises
-TRIES = 4  # to answer, each with a new index where the one before was damaged
+MAX_IDLE = 16  # connections kept open in the pool
+READ_ERRORS = (*DAMAGE, apsw.SQLError, UnicodeDecodeError, JSONDecodeError)  # raised by a damaged index
+MAX_TRIES = 4  # at a question, each with a new index if the one before was damaged
 
 
 class _ThreadSnapshot(threading.local):
-    """The connection that a thread asks everything of, from one moment."""
+    """The connection whose open transaction answers everything this thread asks inside of a snapshot."""
 
     con: Connection | None = None
-    identity: Identity = (0, 0)  # of the index it reads
+    identity: Identity = (0, 0)  # of the index file it reads
 
 
 class IndexConnections:
-    """Whatever happens to the files of an index, it answers: from a new, empty one if need be."""
+    """Answers whatever happens to the files of the index: from a new, empty index if need be."""
 
-    @in_words
+    @translate_index_errors
     def __init__(self, folder: Path) -> None:
-        self.places = Generations(folder)
+        self.generations = Generations(folder)
         self._idle: list[tuple[Identity, Connection]] = []
         self._lock = threading.Lock()
         self._writing = threading.RLock()
         self._writer: tuple[Identity, Connection] | None = None
-        self._whole: tuple[Identity, Generation, Connection] | None = None  # known while that connection is open
-        self.held = _ThreadSnapshot()
+        self._whole: tuple[Identity, Generation, Connection] | None = None  # cached while that connection is open
+        self.thread_snapshot = _ThreadSnapshot()
         self.snapshot = partial(_Snapshot, self)
-        self.places.ensure_current()
+        self.generations.ensure_current()
 
     def close(self) -> None:
         with self._writing, self._lock:
@@ -54,77 +54,77 @@ class IndexConnections:
 
     # ---- reading --------------------------------------------------------------------------------------
 
-    @in_words
+    @translate_index_errors
     def ask(self, question: Callable[[Connection], T]) -> T:
-        """Answered by the index that stands now; one that turns out damaged is begun anew and asked again."""
-        if self.held.con is not None:
+        """Ask the snapshot of this thread or the current index; a damaged index is replaced and the new one asked."""
+        if self.thread_snapshot.con is not None:
             try:
-                return question(self.held.con)
+                return question(self.thread_snapshot.con)
             except BaseException as error:
                 self._drop_failed(error)
-        for _ in range(TRIES - 1):
-            identity = self.places.ensure_current()
+        for _ in range(MAX_TRIES - 1):
+            identity = self.generations.ensure_current()
             try:
-                return self._answer(identity, question)
-            except READING as error:
+                return self._ask_once(identity, question)
+            except READ_ERRORS as error:
                 if not _is_damage(error):
                     raise
-                self.places.discard(identity)
-        return self._answer(self.places.ensure_current(), question)
+                self.generations.discard(identity)
+        return self._ask_once(self.generations.ensure_current(), question)
 
-    @in_words
+    @translate_index_errors
     def ask_after_failure(self, error: BaseException, question: Callable[[Connection], T]) -> T:
-        """What the connection of this thread failed to answer."""
+        """Ask again what the snapshot of this thread failed to answer with `error`."""
         self._drop_failed(error)
         return self.ask(question)
 
     def _drop_failed(self, error: BaseException) -> None:
-        """Nothing more is asked of the connection this thread held: `generation` tells whether the index was lost. What
-        is no damage is raised."""
-        con, self.held.con = self.held.con, None
+        """Close the failed snapshot of this thread and discard its damaged index; any error but damage is raised. The
+        caller sees by `generation` whether the index was replaced."""
+        con, self.thread_snapshot.con = self.thread_snapshot.con, None
         if con is not None:
             self._close(con, force=True)
-        if not isinstance(error, READING) or not _is_damage(error):
+        if not isinstance(error, READ_ERRORS) or not _is_damage(error):
             raise error
-        self.places.discard(self.held.identity)
+        self.generations.discard(self.thread_snapshot.identity)
 
-    @in_words
+    @translate_index_errors
     def begin(self, of: Generation | None) -> tuple[Identity, Connection]:
-        """A connection whose transaction has begun; the moment it shows is that of the first question."""
-        tries, known = TRIES, self._whole
+        """Begin a transaction on a connection; its snapshot is taken at the first read."""
+        tries_left, known = MAX_TRIES, self._whole
         while True:
-            identity = known[0] if known is not None and known[1] is of else self.places.ensure_current()
+            identity = known[0] if known is not None and known[1] is of else self.generations.ensure_current()
             known = None
             try:
                 con = self._acquire(identity)
                 con.db.execute("begin")
                 return identity, con
             except DAMAGE:
-                self.places.discard(identity)
-                tries -= 1
-                if not tries:
+                self.generations.discard(identity)
+                tries_left -= 1
+                if not tries_left:
                     raise
 
     def generation(self) -> Generation:
-        """One that is whole stays so, and is known by its file, whose inode is no other's while a connection to it is
-        open: most calls ask for this, before and after."""
-        identity = self.places.find_current()
+        """The generation of the current index. A whole one is cached by the identity of its file, whose inode is not
+        reused while a connection to it is open: most calls ask for this twice, before and after."""
+        identity = self.generations.find_current()
         known = self._whole
         if known is not None and known[0] == identity:
             return known[1]
 
-        def look(con: Connection) -> Generation:
+        def read_generation(con: Connection) -> Generation:
             meta = dict(con.rows("select key, value from meta where key in ('name', 'wanting')"))
             answer = Generation(str(meta.get("name")), meta.get("wanting") == 0)
-            if answer.whole and identity is not None and self.places.find_current() == identity:
+            if answer.whole and identity is not None and self.generations.find_current() == identity:
                 self._whole = (identity, answer, con)
             return answer
 
-        held, self.held.con = self.held.con, None  # the one that answers now, not the one of that moment
+        held, self.thread_snapshot.con = self.thread_snapshot.con, None  # ask the current index, not the snapshot
         try:
-            return self.ask(look)
+            return self.ask(read_generation)
         finally:
-            self.held.con = held
+            self.thread_snapshot.con = held
 
     def _close(self, con: Connection, *, force: bool = False) -> None:
         known = self._whole
@@ -132,7 +132,7 @@ class IndexConnections:
             self._whole = None
         con.close(force=force)
 
-    def _answer(self, identity: Identity, question: Callable[[Connection], T]) -> T:
+    def _ask_once(self, identity: Identity, question: Callable[[Connection], T]) -> T:
         con = self._acquire(identity)
         try:
             answer = question(con)
@@ -149,7 +149,7 @@ class IndexConnections:
                 if known == identity:
                     return con
                 self._close(con)
-        con = open_index(self.places.index_file)
+        con = open_index(self.generations.index_file)
         con.db.register_fts5_function("places", make_places_function(con))
         con.db.register_fts5_function("counts", make_counts_function(con))
         con.db.create_scalar_function("folded", lambda *path: str(path[0]).casefold(), 1, deterministic=True)
@@ -157,39 +157,39 @@ class IndexConnections:
 
     def release(self, identity: Identity, con: Connection) -> None:
         with self._lock:
-            if len(self._idle) < IDLE:
+            if len(self._idle) < MAX_IDLE:
                 self._idle.append((identity, con))
                 return
         self._close(con)
 
     # ---- writing --------------------------------------------------------------------------------------
 
-    @in_words
+    @translate_index_errors
     def write(self, change: Callable[[Connection], object]) -> None:
-        """One transaction, behind the gate: the index cannot be changed for another meanwhile."""
-        for attempt in range(TRIES):
-            with self._writing, self.places.gate():
-                identity = self.places.find_current()
+        """Run a change in one transaction, holding the gate so that the index cannot be replaced meanwhile."""
+        for attempt in range(MAX_TRIES):
+            with self._writing, self.generations.gate():
+                identity = self.generations.find_current()
                 if identity is not None:
                     try:
                         if self._writer is None or self._writer[0] != identity:
                             if self._writer is not None:
                                 self._writer[1].close()
-                            self._writer = (identity, open_index(self.places.index_file, writing=True))
-                        _change(self._writer[1], change)
+                            self._writer = (identity, open_index(self.generations.index_file, writing=True))
+                        _commit_change(self._writer[1], change)
                         return
                     except (*DAMAGE, apsw.SQLError) as error:
                         self._writer = None
-                        if attempt == TRIES - 1 or not _is_damage(error):
+                        if attempt == MAX_TRIES - 1 or not _is_damage(error):
                             raise
             if identity is None:
-                self.places.ensure_current()
+                self.generations.ensure_current()
             else:
-                self.places.discard(identity)
+                self.generations.discard(identity)
 
 
 class _Snapshot:
-    """What this thread asks inside is answered from one moment. No generator: every small question passes here."""
+    """Pins one snapshot to this thread while entered. Not a generator, for speed: every small question enters it."""
 
     __slots__ = ("_con", "_connections", "_identity", "_of")
 
@@ -197,13 +197,13 @@ class _Snapshot:
         self._connections, self._of = connections, of
 
     def __enter__(self) -> None:
-        held = self._connections.held
+        held = self._connections.thread_snapshot
         self._con = None
-        if held.con is None:  # else inside another
+        if held.con is None:  # else nested in another
             self._identity, self._con = held.identity, held.con = self._connections.begin(self._of)
 
     def __exit__(self, *_: object) -> None:
-        con, held = self._con, self._connections.held
+        con, held = self._con, self._connections.thread_snapshot
         if con is not None and held.con is con:
             held.con = None
             con.db.execute("rollback")
@@ -211,13 +211,13 @@ class _Snapshot:
 
 
 def _is_damage(error: Exception) -> bool:
-    """The index does not hold what we put into it: a table that somebody removed, bytes that are no longer text."""
+    """Whether an error means a damaged index: a table that somebody removed, bytes that are no longer text."""
     return not isinstance(error, apsw.SQLError) or "no such" in str(error) or "malformed" in str(error)
 
 
-def _change(con: Connection, change: Callable[[Connection], object]) -> None:
-    """All of it or none. Begun by a statement: `with con.db` would wait for another writer without letting any
-    other thread of ours run, that writer perhaps among them."""
+def _commit_change(con: Connection, change: Callable[[Connection], object]) -> None:
+    """Run a change in a transaction and count it in the serial. Begun by a statement: `with con.db` would wait for
+    another writer without releasing the interpreter lock, though the writer may be a thread of this process."""
     con.db.execute("begin immediate")
     try:
         change(con)

@@ -1,7 +1,7 @@
-"""What the tables know for one search: the notes that meet its conditions, the lists a ranking is made of (the best
-notes, sections and linking sentences for the words of a question), and totals.
+"""Gathers the evidence for one search from the tables: the notes that meet its conditions, the lists a ranking is made
+of (the best notes, sections and linking sentences for the words of a question), and totals.
 
-Common words cost most and tell least. So the rarest words choose who is looked at, and all words then count.
+Common words cost most and weigh least. So the rarest words select the notes, and then all words count in their scores.
 """
 
 import json
@@ -33,7 +33,7 @@ from notewright.index.sqlite.schema import (
     TITLE,
     TITLED,
     Connection,
-    within_ns,
+    clamp_ns,
 )
 from notewright.index.sqlite.vocabulary import QueryWord, Vocabulary, suggest_spellings
 from notewright.lazy_dataclass import dataclass, field
@@ -42,31 +42,31 @@ from notewright.notes.path import NotePath, path_key
 from notewright.notes.query import has_property
 from notewright.notes.words import drop_question_frame, index_words
 
-COUNTED = 1_000  # totals are counted up to here
-NEAREST = 5
-NAME_CHARS = 100  # characters of a word or name that others are compared with
-FEW_ROWS = 2_000  # rows that choosing by rare words may bring, and a fiftieth of the notes
-MOST_WORDS = 48  # of a question that are looked for, the rarest: a page of text is a question too
-MOST_NAMESAKES = 1_000  # notes of one name that a connection remembers
-NAME_WORDS = 10  # words of a question that are looked up as one name
+MAX_COUNTED = 1_000  # of a total; more are not counted
+MAX_NEAREST = 5
+MAX_NAME_CHARS = 100  # of a word or name that is compared with others
+FEW_ROWS = 2_000  # rows that rare words may select, plus a fiftieth of the notes
+MAX_WORDS = 48  # of a question, the rarest: a page of text is a question too
+MAX_NAMESAKES = 1_000  # of one name that a connection caches
+MAX_NAME_WORDS = 10  # words of a question that are looked up as one name
 
 Accepts = Callable[[Sequence[int]], set[int]]  # which of these notes may be answered
 
 
 def gather_evidence(con: Connection, vocabulary: Vocabulary, query: Query, depth: int, narrow: bool) -> SearchEvidence:
-    con.variants = {}  # of the question before; conditions mean words as written
+    con.variants = {}  # of the last question; conditions mean words as written
     words = drop_question_frame(query.question) if query.question else list(query.words)
     meets = _notes_meeting_conditions(con, query)
     accepts = _make_acceptance_test(con, query, meets)
-    terms, total = vocabulary.terms(con, words), vocabulary.notes(con)
+    terms, total = vocabulary.find_query_words(con, words), vocabulary.notes(con)
     in_phrases = [token for phrase in query.phrases for token in con.tokenize(index_words(phrase))]
     forms = (*(form for term in terms for form in term.forms), *in_phrases)
     if terms:
-        any_of, all_of, few = _counts(con, terms, words, accepts)
+        any_of, all_of, few = _count_matches(con, terms, words, accepts)
         found = collect_evidence(con, terms, query.question, total, accepts, depth, narrow, few)
         return found._replace(forms=forms, any_of=any_of, all_of=all_of, meets=meets)
     if words or meets is None:
-        return SearchEvidence(total, nearest=_nearest(con, vocabulary, query, words, accepts))
+        return SearchEvidence(total, nearest=_find_nearest(con, vocabulary, query, words, accepts))
     newest = con.rows(
         "select id from files where id in (select value from json_each(?)) order by modified desc, path",
         (json.dumps(list(meets)),),
@@ -79,14 +79,14 @@ def gather_evidence(con: Connection, vocabulary: Vocabulary, query: Query, depth
 
 
 def _notes_meeting_conditions(con: Connection, query: Query) -> frozenset[int] | None:
-    """The notes that meet the conditions; None when there are none."""
+    """The notes that meet the conditions; None for a query without conditions."""
     where, values = ["f.note = 1"], list[object]()
     if query.folder:
         where.append("f.path >= ? and f.path < ?")
         values += [query.folder + "/", query.folder + "0"]
     if query.since_ns is not None:
         where.append("f.modified >= ?")
-        values.append(within_ns(query.since_ns))
+        values.append(clamp_ns(query.since_ns))
     for tags, holds in ((query.tags, "in"), (query.without_tags, "not in")):
         for key in map(tag_key, tags):
             where.append(f"f.id {holds} (select file from tags where key = ? or (key >= ? and key < ?))")
@@ -118,7 +118,7 @@ def _notes_meeting_conditions(con: Connection, query: Query) -> frozenset[int] |
 
 
 def _make_acceptance_test(con: Connection, query: Query, meets: frozenset[int] | None) -> Accepts:
-    """Which notes may be answered: those that meet the conditions and that the reader may see."""
+    """A function that selects the notes that may be answered: they meet the conditions and the reader may see them."""
     if meets is None and query.visible == EVERYTHING:
         return _accept_all
     seen: dict[int, bool] = {}
@@ -128,7 +128,7 @@ def _make_acceptance_test(con: Connection, query: Query, meets: frozenset[int] |
         if query.visible == EVERYTHING:
             return left
         unknown = [note for note in left if note not in seen]
-        visible = visible_notes(con, unknown, query.visible)
+        visible = filter_visible(con, unknown, query.visible)
         seen.update((note, note in visible) for note in unknown)
         return {note for note in left if seen[note]}
 
@@ -145,53 +145,54 @@ def _accept_all(notes: Sequence[int]) -> set[int]:
 _MATCHING = "select rowid from words where words match ? limit ?"
 
 
-def _counts(
+def _count_matches(
     con: Connection, terms: Sequence[QueryWord], words: Sequence[str], accepts: Accepts
 ) -> tuple[int, int, set[int]]:
-    """(notes with any of the words, notes with all), each up to COUNTED; and those with all of several, where they are
-    few."""
+    """The number of notes with any of the words and with all, each capped at MAX_COUNTED; and the notes with all of
+    several words, if they are few."""
     con.variants = {term.word: term.forms for term in terms if len(term.forms) > 1}
-    any_of = _count(con, _join_words("OR", terms), accepts)
-    asked = {token for word in words for token in con.tokenize(index_words(word))}
-    if asked - {term.word for term in terms}:
+    any_of = _count_capped(con, _join_words("OR", terms), accepts)
+    tokens = {token for word in words for token in con.tokenize(index_words(word))}
+    if tokens - {term.word for term in terms}:
         return any_of, 0, set()
     if len(terms) == 1:
         return any_of, any_of, set()
-    having = _matching(con, _join_words("AND", sorted(terms, key=lambda term: term.notes)), accepts)
-    return any_of, min(len(having), COUNTED), having if len(having) <= FEW_WHOLE else set()
+    having = _find_matching(con, _join_words("AND", sorted(terms, key=lambda term: term.notes)), accepts)
+    return any_of, min(len(having), MAX_COUNTED), having if len(having) <= FEW_WHOLE else set()
 
 
-def _count(con: Connection, expression: str, accepts: Accepts) -> int:
-    """How many notes match and may be answered, up to COUNTED."""
+def _count_capped(con: Connection, expression: str, accepts: Accepts) -> int:
+    """Count the notes that match and may be answered, up to MAX_COUNTED."""
     if accepts is _accept_all:
-        return con.number(f"select count(*) from ({_MATCHING})", (expression, COUNTED))
-    return min(len(_matching(con, expression, accepts)), COUNTED)
+        return con.number(f"select count(*) from ({_MATCHING})", (expression, MAX_COUNTED))
+    return min(len(_find_matching(con, expression, accepts)), MAX_COUNTED)
 
 
-def _matching(con: Connection, expression: str, accepts: Accepts) -> set[int]:
-    """The notes that match and may be answered; where they are many, at least COUNTED of them."""
-    limit = COUNTED
+def _find_matching(con: Connection, expression: str, accepts: Accepts) -> set[int]:
+    """The notes that match and may be answered; if they are many, at least MAX_COUNTED of them."""
+    limit = MAX_COUNTED
     while True:
         rows = con.table("rowid", _MATCHING, (expression, limit))
         found = accepts([note for (note,) in rows])
-        if len(rows) < limit or len(found) >= COUNTED:
+        if len(rows) < limit or len(found) >= MAX_COUNTED:
             return found
         limit *= 4
 
 
-def _nearest(
+def _find_nearest(
     con: Connection, vocabulary: Vocabulary, query: Query, words: Sequence[str], accepts: Accepts
 ) -> tuple[str, ...]:
-    """Spellings and names near to the words; never a name that may not be seen."""
+    """Spellings and names similar to the words, never of a note the reader may not see."""
     if not words:
         return ()
     near: list[str] = []
-    for form in suggest_spellings(con, vocabulary, [word for word in words if len(word) <= NAME_CHARS], NEAREST):
-        if _count(con, f'"{form}"', accepts):
+    short = [word for word in words if len(word) <= MAX_NAME_CHARS]
+    for form in suggest_spellings(con, vocabulary, short, MAX_NEAREST):
+        if _count_capped(con, f'"{form}"', accepts):
             near.append(form)
-    wanted = path_key(" ".join(words))[:NAME_CHARS]
-    names = names_like(con, vocabulary, wanted, limit=NEAREST * 10, visible=query.visible)
-    return tuple(dict.fromkeys([*near, *(path.stem for path in names[:NEAREST])]))
+    wanted = path_key(" ".join(words))[:MAX_NAME_CHARS]
+    names = names_like(con, vocabulary, wanted, limit=MAX_NEAREST * 10, visible=query.visible)
+    return tuple(dict.fromkeys([*near, *(path.stem for path in names[:MAX_NEAREST])]))
 
 
 # ---- lists for a ranking ------------------------------------------------------------------------------
@@ -221,19 +222,19 @@ def collect_evidence(
 ) -> SearchEvidence:
     """What is found by `terms`, words that are in some note; `total` is the number of notes, and `few` of them have
     all of the words: these are found however low they score."""
-    asked = len(terms)
-    if asked > MOST_WORDS:
-        terms = sorted(terms, key=lambda term: term.notes)[:MOST_WORDS]
-    chosen, others = _split(terms, total) if narrow else (list(terms), [])
+    word_count = len(terms)
+    if word_count > MAX_WORDS:
+        terms = sorted(terms, key=lambda term: term.notes)[:MAX_WORDS]
+    chosen, others = _split_by_rarity(terms, total) if narrow else (list(terms), [])
     everywhere = narrow and chosen[0].notes > FEW_ROWS + total // 4
-    readings = [_reading(chosen, others, total, stemmed=False, named=everywhere)]
+    readings = [_to_reading(chosen, others, total, stemmed=False, named=everywhere)]
     if any(len(term.forms) > 1 for term in (*chosen, *others)):
-        readings.append(_reading(chosen, others, total, stemmed=True, named=everywhere))
+        readings.append(_to_reading(chosen, others, total, stemmed=True, named=everywhere))
     for reading in readings:
         _add_best_notes(con, reading, reading.expression, accepts, depth)
     last = readings[-1]
-    if few and not everywhere and len(chosen) + len(others) < asked:  # words that are everywhere were not asked for
-        few = _matching(con, _join_words("AND", last.terms), accepts)
+    if few and not everywhere and len(chosen) + len(others) < word_count:  # words that are everywhere were left out
+        few = _find_matching(con, _join_words("AND", last.terms), accepts)
     if few and (everywhere or not few <= last.matches.scores.keys()):
         few = set(_add_best_notes(con, last, _join_words("AND", last.terms), accepts, depth))
     starts: dict[int, list[int]] = {}
@@ -243,15 +244,15 @@ def collect_evidence(
     return SearchEvidence(
         total,
         tuple(reading.matches for reading in readings),
-        *_mentions(con, last, accepts, depth, starts),
-        tuple(_names(con, last, question, accepts)),
+        *_find_mentions(con, last, accepts, depth, starts),
+        tuple(_find_names(con, last, question, accepts)),
         narrowed=len(chosen) < len(terms) or everywhere,
         whole=tuple(few) if len(few) <= FEW_WHOLE else (),
     )
 
 
-def _split(terms: Sequence[QueryWord], total: int) -> tuple[list[QueryWord], list[QueryWord]]:
-    """Words that choose, the rarest; and the others, without those in half of all notes, which tell nothing."""
+def _split_by_rarity(terms: Sequence[QueryWord], total: int) -> tuple[list[QueryWord], list[QueryWord]]:
+    """The rarest words, which select notes; and the others but for those in half of all notes, which weigh nothing."""
     ordered = sorted(terms, key=lambda term: term.notes)
     room = FEW_ROWS + total // 50
     if sum(term.notes for term in ordered) <= room:
@@ -266,16 +267,16 @@ def _split(terms: Sequence[QueryWord], total: int) -> tuple[list[QueryWord], lis
     return chosen, [term for term in ordered[len(chosen) :] if term.notes <= total // 2]
 
 
-def _reading(chosen: list[QueryWord], others: list[QueryWord], total: int, *, stemmed: bool, named: bool) -> _Reading:
-    """The question to FTS5. `named`: words that are nearly everywhere are looked for in names and headings alone."""
-    expression, terms = _join_words("OR", chosen), list(chosen)
+def _to_reading(rare: list[QueryWord], others: list[QueryWord], total: int, *, stemmed: bool, named: bool) -> _Reading:
+    """Build the query for FTS5. `named`: words in nearly every note are searched in names and headings only."""
+    expression, terms = _join_words("OR", rare), list(rare)
     if named:
         expression = f"{{title alias head tag}} : ({expression})"
     if others:
         expression = f'({expression}) AND ("{MARK}" OR {_join_words("OR", others)})'
         terms += [QueryWord(MARK, (MARK,), total, total), *others]
     having = [term.notes if stemmed else term.written for term in terms]
-    return _Reading(terms, stemmed, expression, _join_words("OR", chosen), WordMatches(having))
+    return _Reading(terms, stemmed, expression, _join_words("OR", rare), WordMatches(having))
 
 
 def _join_words(operator: str, terms: Iterable[QueryWord]) -> str:
@@ -284,7 +285,7 @@ def _join_words(operator: str, terms: Iterable[QueryWord]) -> str:
 
 # ---- notes and their sections -------------------------------------------------------------------------
 
-# By `+rank` SQLite itself keeps the best: FTS5 would sort all with their places, and then count and score them again.
+# `+rank` lets SQLite itself keep the best: FTS5 would sort all rows with their places, then count and score them again.
 _BEST = "select rowid, +rank as score from {0} where {0} match ? order by score limit ?"
 _NOTED = "select {1}({0}) as noted from {0} where {0} match ? and +rowid in (select value from json_each(?)) limit -1"
 _BEST_NOTES, _PLACES = _BEST.format("words"), _NOTED.format("words", "places")
@@ -297,10 +298,10 @@ def _set_variants(con: Connection, reading: _Reading) -> None:
 
 
 def _add_best_notes(con: Connection, reading: _Reading, expression: str, accepts: Accepts, depth: int) -> list[int]:
-    """Adds the best notes, with the places of the words, and returns them."""
+    """Add the best notes, with the places of the words, and return them."""
     _set_variants(con, reading)
     matches = reading.matches
-    best = _best(con, _BEST_NOTES, expression, accepts, depth)
+    best = _find_best(con, _BEST_NOTES, expression, accepts, depth)
     noted = _capture(con, _PLACES, expression, best)
     for note, score in best.items():
         found, aliased = noted[note]
@@ -310,8 +311,8 @@ def _add_best_notes(con: Connection, reading: _Reading, expression: str, accepts
     return list(best)
 
 
-def _best(con: Connection, sql: str, expression: str, accepts: Accepts, depth: int) -> dict[int, float]:
-    """The best rows that may be answered, so many if there are, with what they score."""
+def _find_best(con: Connection, sql: str, expression: str, accepts: Accepts, depth: int) -> dict[int, float]:
+    """The scores of the best `depth` rows that may be answered."""
     limit = depth
     while True:
         rows = con.table("rowid, -score", sql, (expression, limit))
@@ -322,7 +323,7 @@ def _best(con: Connection, sql: str, expression: str, accepts: Accepts, depth: i
 
 
 def _capture(con: Connection, sql: str, expression: str, rows: Iterable[int]) -> dict[int, Any]:
-    """What a function of SQL notes of these rows, which the expression finds."""
+    """Run a statement whose SQL function captures data of each of these rows, which the expression matches."""
     con.captured = noted = dict[int, Any]()
     con.value(f"select count(noted) from ({sql})", (expression, json.dumps(list(rows))))
     con.captured = {}
@@ -330,13 +331,13 @@ def _capture(con: Connection, sql: str, expression: str, rows: Iterable[int]) ->
 
 
 def _add_starts(con: Connection, notes: Iterable[int], starts: dict[int, list[int]]) -> None:
-    """Where the sections of these notes start, for those not known yet."""
+    """Add where the sections of these notes start, for notes not in `starts` yet."""
     if unknown := [note for note in notes if note not in starts]:
         starts |= dict(con.table("id, json('[' || sections || ']')", _STARTS, (json.dumps(unknown),)))
 
 
 def make_places_function(con: Connection) -> Callable[..., None]:
-    """The function `places` of SQL: keeps where the words stand in the row FTS5 is at."""
+    """The SQL function `places`: captures where the words are in the current row of FTS5."""
 
     def places(api: apsw.FTS5ExtensionApi, *_: object) -> None:
         offsets, columns_of = api.phrase_column_offsets, api.phrase_columns
@@ -362,7 +363,7 @@ def make_places_function(con: Connection) -> Callable[..., None]:
 
 # ---- linking sentences --------------------------------------------------------------------------------
 
-_BEST_SAID, _COUNTS = _BEST.format("said"), _NOTED.format("said", "counts")
+_BEST_SENTENCES, _COUNTS = _BEST.format("said"), _NOTED.format("said", "counts")
 # The links of a sentence follow each other, and it has the number of the first.
 _TARGETS = f"""
 select l.said, l.source, l.target, l.key,
@@ -376,7 +377,7 @@ select f.id, f.path from names n join files f on f.id = n.file where n.key = ? |
 
 
 def make_counts_function(con: Connection) -> Callable[..., None]:
-    """The function `counts` of SQL: keeps how often each word is in the row FTS5 is at."""
+    """The SQL function `counts`: captures how often each word is in the current row of FTS5."""
 
     def counts(api: apsw.FTS5ExtensionApi, *_: object) -> None:
         offsets = api.phrase_column_offsets
@@ -385,18 +386,18 @@ def make_counts_function(con: Connection) -> Callable[..., None]:
     return counts
 
 
-def _mentions(
+def _find_mentions(
     con: Connection, reading: _Reading, accepts: Accepts, depth: int, starts: dict[int, list[int]]
 ) -> tuple[dict[int, float], dict[int, dict[int, int]], dict[int, int]]:
-    """The best sentence in which another note links to each, how often which word is in all these sentences, and the
-    lengths of the notes. Sentences of notes that may not be seen are left out."""
+    """For each note the score of the best sentence that links to it, the count of each word in all such sentences, and
+    the lengths of notes. Sentences of notes that may not be seen are left out."""
     _set_variants(con, reading)
     best: dict[int, float] = {}
     counts_of: defaultdict[int, dict[int, int]] = defaultdict(dict)
-    links: dict[int, list[_Written]] = {}  # of each sentence
+    links: dict[int, list[_WrittenLink]] = {}  # of each sentence
 
     def accept_sentences(sentences: Sequence[int]) -> set[int]:
-        found: defaultdict[int, list[_Written]] = defaultdict(list)
+        found: defaultdict[int, list[_WrittenLink]] = defaultdict(list)
         unknown = json.dumps([sentence for sentence in sentences if sentence not in links])
         for row in con.table("said, source, target, key, named, first", _TARGETS, (unknown,)):
             found[row[0]].append(row)
@@ -404,10 +405,10 @@ def _mentions(
         links.update((sentence, rows) for sentence, rows in found.items() if rows[0][1] in allowed)
         return links.keys() & set(sentences)
 
-    sentences = _best(con, _BEST_SAID, reading.sentences, accept_sentences, depth)
+    sentences = _find_best(con, _BEST_SENTENCES, reading.sentences, accept_sentences, depth)
     counts = _capture(con, _COUNTS, reading.sentences, sentences)
     for sentence, score in sentences.items():
-        for target in _linked_notes(con, links[sentence]):
+        for target in _resolve_targets(con, links[sentence]):
             best[target] = max(best.get(target, 0.0), score)
             words = counts_of[target]
             for word, times in counts[sentence].items():
@@ -419,11 +420,11 @@ def _mentions(
     return {note: score for note, score in best.items() if note in allowed}, mentioned, lengths
 
 
-_Written = tuple[Any, ...]  # said, source, target, its key, how many notes bear that name (none, one, more), the first
+_WrittenLink = tuple[Any, ...]  # said, source, target, its key, how many notes have that name (0, 1, more), the first
 
 
-def _linked_notes(con: Connection, rows: list[_Written]) -> set[int]:
-    """The notes these links lead to, without their source."""
+def _resolve_targets(con: Connection, rows: list[_WrittenLink]) -> set[int]:
+    """The notes these links of one sentence lead to, without its own note."""
     source = rows[0][1]
     if len(rows) == 1 and rows[0][4] < 2:
         return {rows[0][5]} - {source, None}
@@ -438,17 +439,17 @@ def _linked_notes(con: Connection, rows: list[_Written]) -> set[int]:
 
 
 def _resolve_namesake(con: Connection, target: str, source: int, key: str) -> set[int]:
-    """Of several notes of one name the one the link means."""
+    """The one of several notes with one name that a link means, as a set."""
     from notewright.notes.links.resolve import InMemoryNames, link_key, resolve
 
-    meant = con.cached("meant")
+    meant = con.get_cache("meant")
     if (target, source) not in meant:
-        namesakes = con.cached("namesakes")
+        namesakes = con.get_cache("namesakes")
         if key in namesakes:
             paths = namesakes[key]
         else:
             paths = {NotePath(path): note for note, path in con.table("id, path", _NAMESAKES, (key,))}
-            if len(paths) <= MOST_NAMESAKES:
+            if len(paths) <= MAX_NAMESAKES:
                 namesakes[key] = paths
         names = InMemoryNames()
         names.paths_by_key["name", link_key(target.strip())] = list(paths)  # cutting out each of hundreds takes 5 ms
@@ -461,13 +462,13 @@ def _resolve_namesake(con: Connection, target: str, source: int, key: str) -> se
 # ---- names --------------------------------------------------------------------------------------------
 
 
-def _names(con: Connection, reading: _Reading, question: str, accepts: Accepts) -> Iterable[NameMatch]:
-    """Notes one of whose names is in the question, as a run of words or because a word of it is in an alias."""
+def _find_names(con: Connection, reading: _Reading, question: str, accepts: Accepts) -> Iterable[NameMatch]:
+    """Notes with a name in the question: as a run of its words, or an alias that holds one of its words."""
     words = [word.strip("?.,;:!\"'()[]“”‘’") for word in question.split()][:40]
     runs = {
         path_key(" ".join(words[start:end]))
         for start in range(len(words))
-        for end in range(start + 1, min(len(words), start + NAME_WORDS) + 1)
+        for end in range(start + 1, min(len(words), start + MAX_NAME_WORDS) + 1)
     }
     keys = json.dumps([key for run in runs if run for key in (run, run + ".md")])
     other_name = f"kind in ('{ALIASED}', '{TITLED}')"
@@ -506,12 +507,12 @@ def neighbours(con: Connection, notes: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def degrees(con: Connection, notes: Sequence[int], visible: Visibility = EVERYTHING) -> dict[int, int]:
-    seen = visible_notes(con, notes, visible)
+    seen = filter_visible(con, notes, visible)
     return dict(con.table("note, degree", _DEGREE, (json.dumps([note for note in notes if note in seen]),)))
 
 
-def visible_notes(con: Connection, notes: Sequence[int], visible: Visibility) -> set[int]:
-    """Those of these notes that may be seen."""
+def filter_visible(con: Connection, notes: Sequence[int], visible: Visibility) -> set[int]:
+    """The notes among these that the reader may see."""
     sees = visible.test
     if sees is None or not notes:
         return set(notes)

@@ -19,7 +19,7 @@ from pathlib import Path
 import apsw
 
 from notewright.errors import Busy, Unavailable
-from notewright.index.sqlite.schema import VERSION, new_index
+from notewright.index.sqlite.schema import VERSION, create_index
 from notewright.locks import EXCLUSIVE, SHARED, lock_file, lock_in_turn
 from notewright.sqlite_file import translate_errors
 
@@ -28,7 +28,7 @@ STALE_SECONDS = 7 * 86400.0  # a generation nobody points to, or of another form
 LOOK_SECONDS = 0.1  # who looks how far a build is holds its lock for an instant
 FOREVER_SECONDS = 1e9
 _TRIES = 20  # so often somebody may delete an index while it is begun
-in_words = translate_errors("the index", "cache")
+translate_index_errors = translate_errors("the index", "cache")
 
 
 class Generations:
@@ -66,7 +66,7 @@ class Generations:
 
     def _begin(self) -> None:
         place = self.make_place()
-        new_index(place / "index.db").close()
+        create_index(place / "index.db").close()
         self.point(place)
 
     def make_place(self) -> Path:

@@ -24,7 +24,7 @@ from notewright.index.sqlite.schema import VERSION, Connection
 from notewright.index.sqlite.vocabulary import Vocabulary
 from notewright.notes.path import NotePath
 
-if TYPE_CHECKING:  # a question loads nothing of what fills an index
+if TYPE_CHECKING:  # a question loads no module that fills an index
     from notewright.index.sqlite.rows import Row
 
 T = TypeVar("T")
@@ -36,14 +36,14 @@ BATCH_BYTES = 4_000_000
 def _question(
     answer: Callable[Concatenate[Connection, P], T],
 ) -> Callable[Concatenate["SqliteIndex", P], T]:
-    """A method that asks this of the tables."""
+    """Make a method that answers with a function of a connection."""
 
     def ask(self: "SqliteIndex", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        held = self.held.con
+        held = self.thread_snapshot.con
         if held is None:
             return self.ask(lambda con: answer(con, *args, **kwargs))
         try:
-            return answer(held, *args, **kwargs)  # what most questions come to, with nothing in between
+            return answer(held, *args, **kwargs)  # inside of a snapshot, as most questions are: called directly
         except BaseException as error:
             return self._connections.ask_after_failure(error, lambda con: answer(con, *args, **kwargs))
 
@@ -59,7 +59,7 @@ class SqliteIndex:
         self._connections = IndexConnections(folder)
         self.ask, self._write = self._connections.ask, self._connections.write
         self.snapshot, self.generation = self._connections.snapshot, self._connections.generation
-        self.held = self._connections.held
+        self.thread_snapshot = self._connections.thread_snapshot
         self._vocabulary = ("", Vocabulary())
         self._folder_counts = queries.FolderCounts()
 
@@ -67,7 +67,7 @@ class SqliteIndex:
         self._connections.close()
 
     def progress(self) -> Progress:
-        built = self._connections.places.build_progress()
+        built = self._connections.generations.build_progress()
         wanting = bool(self.ask(lambda con: con.number("select value from meta where key='wanting'")))
         if built is not None:
             return Progress(built[0], built[1] or None, True, wanting=wanting)
@@ -94,14 +94,14 @@ class SqliteIndex:
             self._write(lambda con: _touch(con, listed))
 
     def mark_whole(self, name: str) -> None:
-        """Only the index of that name: another may have taken its place meanwhile."""
+        """Only if it still has that name: another index may have replaced it meanwhile."""
         this = "exists (select 1 from meta where key='name' and value=?)"
         self._write(lambda con: con.rows(f"update meta set value=0 where key='wanting' and {this}", (name,)))
 
     def rebuild(self, total: int) -> AbstractContextManager[Build]:
         from notewright.index.sqlite.build import building
 
-        return building(self._connections.places, self._write, total)
+        return building(self._connections.generations, self._write, total)
 
     def edition(self) -> IndexEdition:
         from notewright.index.sqlite import _copy
@@ -111,12 +111,12 @@ class SqliteIndex:
     def export_copy(self) -> AbstractContextManager[tuple[Path, IndexEdition]]:
         from notewright.index.sqlite import _copy
 
-        return _copy.export_copy(self._connections.places)
+        return _copy.export_copy(self._connections.generations)
 
     def install_copy(self, total: int) -> AbstractContextManager[Path]:
         from notewright.index.sqlite import _copy
 
-        return _copy.install_copy(self._connections.places, total)
+        return _copy.install_copy(self._connections.generations, total)
 
     # ---- questions ------------------------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ class SqliteIndex:
     def folders(
         self, below: str = "", visible: Visibility = EVERYTHING, *, deep: bool = True
     ) -> Sequence[tuple[str, int]]:
-        return self.ask(lambda con: self._folder_counts.below(con, below, visible, deep))
+        return self.ask(lambda con: self._folder_counts.count_below(con, below, visible, deep))
 
     def names_like(self, key: str, limit: int = 200, visible: Visibility = EVERYTHING) -> list[NotePath]:
         return self.ask(lambda con: queries.names_like(con, self._words(con), key, limit, visible))
@@ -153,9 +153,9 @@ class SqliteIndex:
         return self.ask(lambda con: evidence.gather_evidence(con, self._words(con), query, depth, narrow))
 
     def bodies(self, needles: Needles, folder: str = "", visible: Visibility = EVERYTHING) -> Iterator[list[Body]]:
-        from notewright.index.sqlite.grep_candidates import candidates, read_bodies
+        from notewright.index.sqlite.grep_candidates import find_candidates, read_bodies
 
-        notes = self.ask(lambda con: candidates(con, self._words(con), needles, folder, visible))
+        notes = self.ask(lambda con: find_candidates(con, self._words(con), needles, folder, visible))
         for start in range(0, len(notes), READ_AT_ONCE):
             batch, size = list[Body](), 0
             for body in self.ask(partial(read_bodies, notes=notes[start : start + READ_AT_ONCE])):
@@ -168,7 +168,7 @@ class SqliteIndex:
                 yield batch
 
     def _words(self, con: Connection) -> Vocabulary:
-        """What is remembered of the words of the index this connection is to: the current one may be another by now."""
+        """The vocabulary of the index this connection reads, which a newer one may have replaced by now."""
         known = self._vocabulary
         if known[0] != con.name:
             known = self._vocabulary = (con.name, Vocabulary())
@@ -176,16 +176,16 @@ class SqliteIndex:
 
 
 def _file(con: Connection, rows: Sequence["Row"], dropped: Sequence[str]) -> None:
-    from notewright.index.sqlite.rows import put
+    from notewright.index.sqlite.rows import upsert
 
-    put(con, rows, dropped)
+    upsert(con, rows, dropped)
     paths = [*(str(row.file[0]) for row in rows), *dropped]
-    if len(paths) > 1:  # the serial counts files; one is counted with the transaction
+    if len(paths) > 1:  # the serial counts files; the transaction counts one
         con.rows("update meta set value=value+? where key='serial'", (len(paths) - 1,))
     _touch(con, paths)
 
 
 def _touch(con: Connection, paths: Sequence[str]) -> None:
-    """While a build is under way, what changes is written down for it."""
+    """Record changed paths for the build that is running, if any."""
     if con.value("select value from meta where key='building'") is not None:
         con.db.executemany("insert or ignore into touched values(?)", [(path,) for path in paths])

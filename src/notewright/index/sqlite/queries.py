@@ -1,4 +1,4 @@
-"""Plain questions to the tables: names, links, tags, headings, properties, listings."""
+"""Queries for names, links, tags, headings, properties and listings: what the methods of `SqliteIndex` ask."""
 
 import json
 import re
@@ -16,8 +16,8 @@ from notewright.index.base import (
     Visibility,
     add_to_parents,
 )
-from notewright.index.sqlite.schema import ALIASED, MARK, NAME, NOTHING, SLUGGED, TITLED, Connection, within_ns
-from notewright.index.sqlite.vocabulary import Vocabulary, runs_of_three, words_like
+from notewright.index.sqlite.schema import ALIASED, MARK, NAME, NOTHING, SLUGGED, TITLED, Connection, clamp_ns
+from notewright.index.sqlite.vocabulary import Vocabulary, find_similar_words, list_trigrams
 from notewright.notes.links.names import OtherName
 from notewright.notes.model import Heading, tag_key
 from notewright.notes.path import NotePath, path_key
@@ -26,15 +26,15 @@ from notewright.notes.words import index_words
 if TYPE_CHECKING:
     from notewright.notes.excerpts import Excerpt
 
-TELLING = 4  # characters of a piece of a path that few paths hold; `.md` they all do
-TEXTS_AT_ONCE = 1_000  # links whose lines are cut from texts read together
+MIN_GLOB_CHARS = 4  # of a piece of a path worth a condition: few paths hold it, but all notes hold `.md`
+LINKS_PER_BATCH = 1_000  # links whose texts are read together
 _Counts = Sequence[tuple[str, int]]
-_new = tuple.__new__  # of a row: half the time of calling its type
-MANY_KEYS = 500  # are not worth remembering: somebody looks through all links
-MOST_READERS = 16  # who see different notes, and whose counts of folders are remembered
-AFTER_ALL = "\U0010ffff"  # comes after every name that begins alike
-MIN_RATIO = 0.6  # how much alike a name is, of 1, that shares no run of three letters with what was asked for
-FEW_KEYS = 8  # are given one by one: a list as JSON costs as much as the statement
+_new_tuple = tuple.__new__  # makes a row in half the time of calling its type
+MAX_CACHED_KEYS = 500  # in one question; more are not cached, they come from a pass over all links
+MAX_READERS = 16  # with different visibility, whose counts of folders are cached
+LAST_CHAR = "\U0010ffff"  # appended to a prefix: sorts after every name with that prefix
+MIN_RATIO = 0.6  # the least similarity, of 1, of a name that shares no trigram with the key
+MAX_INLINE_KEYS = 8  # bound one by one; a list as JSON costs as much as the statement
 
 # ---- files and names ----------------------------------------------------------------------------------
 
@@ -47,11 +47,11 @@ def find_file(con: Connection, path: str) -> IndexedFile | None:
 
 
 def _to_files(rows: Iterable[tuple[Any, ...]]) -> list[IndexedFile]:
-    return [_new(IndexedFile, (NotePath(row[0]), *row[1:])) for row in rows]
+    return [_new_tuple(IndexedFile, (NotePath(row[0]), *row[1:])) for row in rows]
 
 
 def with_problem(con: Connection, problem: str) -> list[IndexedFile]:
-    known: dict[str, list[IndexedFile]] = con.cached("problem")
+    known: dict[str, list[IndexedFile]] = con.get_cache("problem")
     if problem not in known:
         sql = f"{_FILED} where f.problem is not null and f.problem = ? order by f.path"
         known[problem] = _to_files(con.rows(sql, (problem,)))
@@ -59,11 +59,11 @@ def with_problem(con: Connection, problem: str) -> list[IndexedFile]:
 
 
 def stamps(con: Connection) -> list[tuple[str, str]]:
-    return list(con.rows("select path, stamp from files"))  # by path it takes a third longer
+    return list(con.rows("select path, stamp from files"))  # sorted by path it takes a third longer
 
 
 def total(con: Connection, of: Countable) -> int:
-    """Files and bytes are kept by triggers: counting would read every file's row at each write."""
+    """The number of notes, files or bytes. Triggers count the last two: else every write would read all rows."""
     if of == "notes":
         return con.number("select count(*) from files where note = 1")
     return con.number("select value from meta where key = ?", (of,))
@@ -89,13 +89,13 @@ def _find_by_keys(con: Connection, kind: str, *keys: str) -> list[NotePath]:
 
 
 def by_names(con: Connection, keys: Sequence[str]) -> dict[str, list[NotePath]]:
-    known: dict[str, list[NotePath]] = con.cached("by_name") if len(keys) <= MANY_KEYS else {}
+    known: dict[str, list[NotePath]] = con.get_cache("by_name") if len(keys) <= MAX_CACHED_KEYS else {}
     unknown = [key for key in keys if key not in known]
     if len(unknown) == 1:
         known[unknown[0]] = _find_by_keys(con, NAME, unknown[0], unknown[0] + ".md")
     elif unknown:
         each, values = "select value from json_each(?)", [json.dumps(unknown)]
-        if len(unknown) <= FEW_KEYS:
+        if len(unknown) <= MAX_INLINE_KEYS:
             each, values = f"values {','.join(['(?)'] * len(unknown))}", unknown
         rows = con.rows(
             f"""with each(key) as ({each}) select each.key, f.path from each
@@ -129,12 +129,12 @@ def _find_by_slug(con: Connection, slug: str) -> list[NotePath]:
 def names_like(
     con: Connection, vocabulary: Vocabulary, key: str, limit: int = 200, visible: Visibility = EVERYTHING
 ) -> list[NotePath]:
-    """Names that share most runs of three letters with the key, then those most alike as a whole: of those around it
-    that begin alike, and of the notes best found by words like its own; of all where it is shorter than a run. A name
-    that may not be seen takes nobody's place."""
+    """Notes with names similar to the key, most similar first. Candidates share most trigrams with it among its
+    neighbours in order and the notes best found by similar words; among all names if it is shorter than a trigram. The
+    limit applies after visibility, so that a hidden name takes no place."""
     from difflib import SequenceMatcher
 
-    runs = runs_of_three(key)[:24]
+    runs = list_trigrams(key)[:24]
     shared = " + ".join("(instr(n.key, ?) > 0)" for _ in runs)
     named, among = f"kind in ('{NAME}', '{ALIASED}', '{TITLED}')", "instr(n.key, ?)"
     if len(key) > 2:
@@ -143,20 +143,20 @@ def names_like(
             or n.file in (select rowid from words where words match ? order by rank limit ?)"""
     sql = f"""select f.path, f.note, s.shared from (select n.file, {shared} as shared from names n
           where {named} and ({among}) order by shared desc, length(n.key) limit ?) s join files f on f.id = s.file"""
-    like = words_like(con, vocabulary, key) if len(key) > 2 else ()
+    like = find_similar_words(con, vocabulary, key) if len(key) > 2 else ()
     words = " OR ".join(f'"{word}"' for word in like) or NOTHING
     match, first, rows = f"{{title alias head}} : ({words})", runs[0], list[tuple[Any, ...]]()
-    asked = most = max(limit, 50)
+    row_limit = most = max(limit, 50)
     con.variants = {}
     while True:
-        before, near = len(rows), asked // 8
-        around = (key, first + AFTER_ALL, near, key, first, near, match, asked // 2) if len(key) > 2 else (key,)
-        values = (*runs, *around, asked)
+        before, near = len(rows), row_limit // 8
+        around = (key, first + LAST_CHAR, near, key, first, near, match, row_limit // 2) if len(key) > 2 else (key,)
+        values = (*runs, *around, row_limit)
         rows = con.rows(sql, values).fetchall()
         seen = [(NotePath(path), note, some) for path, note, some in rows if visible.sees(str(path))]
         if len(seen) == len(rows) or len(seen) >= most or len(rows) == before:
             break
-        asked *= 4
+        row_limit *= 4
     ratios = {path: SequenceMatcher(None, key, path_key(path.stem)).ratio() for path, note, _ in seen if note}
     alike = {path for path, note, some in seen if note and (some or ratios[path] >= MIN_RATIO)}
     return sorted(alike, key=lambda path: (-ratios[path], path))[:limit]
@@ -189,11 +189,11 @@ _ORDERS = {
 
 def select(con: Connection, selection: Selection) -> tuple[list[IndexedFile], int]:
     each = selection.visible != EVERYTHING or selection.among is not None
-    where, values = _where(con, selection, by_path=each and selection.sort == "path")
+    where, values = _build_condition(con, selection, by_path=each and selection.sort == "path")
     if where is None:
         return [], 0
     order = _ORDERS[selection.sort]
-    if each:  # paths decide what the reader may see, and only the page is read in full
+    if each:  # visibility depends on the path; only the page is read in full
         among, sees = selection.among, selection.visible.test
         ids = [
             note
@@ -209,17 +209,17 @@ def select(con: Connection, selection: Selection) -> tuple[list[IndexedFile], in
     rows = con.rows(f"{_FILED} where {where} order by {order} limit ? offset ?", (*values, limit, selection.offset))
     page = _to_files(rows)
     if (page or not selection.offset) and (selection.limit is None or len(page) < selection.limit):
-        return page, selection.offset + len(page)  # it holds the last one
-    known: dict[object, int] = con.cached("count")
-    asked = (where, *values)
-    if asked not in known:
-        known[asked] = con.number(f"select count(*) from files f where {where}", values)
-    return page, known[asked]
+        return page, selection.offset + len(page)  # the page holds the last row
+    known: dict[object, int] = con.get_cache("count")
+    condition = (where, *values)
+    if condition not in known:
+        known[condition] = con.number(f"select count(*) from files f where {where}", values)
+    return page, known[condition]
 
 
-def _where(con: Connection, selection: Selection, *, by_path: bool) -> tuple[str | None, list[object]]:
-    """The condition of a selection; None when nothing can meet it. `by_path`: read in order from the index of paths,
-    which is all that is read where the condition says nothing but paths."""
+def _build_condition(con: Connection, selection: Selection, *, by_path: bool) -> tuple[str | None, list[object]]:
+    """Build the SQL condition of a selection; None if nothing can meet it. `by_path`: the rows are read in order from
+    the index of paths, and nothing else is read if the condition names only paths."""
     where, values = ["1"], list[object]()
     if selection.notes_only:
         where.append("f.path like '%.md'" if by_path else "f.note = 1")
@@ -232,19 +232,19 @@ def _where(con: Connection, selection: Selection, *, by_path: bool) -> tuple[str
         where.append(inside)
     if selection.suffixes:
         if not any(suffix.lower().endswith(".md") for suffix in selection.suffixes):
-            where.append("f.note = 0")  # a few rows by an index, where all paths would be looked at
+            where.append("f.note = 0")  # reads a few rows by an index instead of all paths
         where.append("(" + " or ".join("f.path like ?" for _ in selection.suffixes) + ")")
         values += [f"%{suffix}" for suffix in selection.suffixes]
     if selection.since_ns is not None:
         where.append("f.modified > ?")
-        values.append(within_ns(selection.since_ns))
+        values.append(clamp_ns(selection.since_ns))
     for piece in selection.holding:
-        if len(piece) >= TELLING:
-            where.append("f.path glob ?")  # a third quicker than instr
+        if len(piece) >= MIN_GLOB_CHARS:
+            where.append("f.path glob ?")  # a third faster than instr
             values.append("*" + re.sub(r"[*?\[]", r"[\g<0>]", piece) + "*")
     if len(selection.name_start) > 1 and selection.name_start.isascii():
         key = path_key(selection.name_start)
-        if key[-1].isalpha() or key[-1] in "<=>":  # in a key it may be one with a mark that follows
+        if key[-1].isalpha() or key[-1] in "<=>":  # in a key it may be combined with a mark that follows
             key = key[:-1]
         where.append(f"f.id in (select file from names where key >= ? and key < ? and kind = '{NAME}')")
         values += [key, key[:-1] + chr(ord(key[-1]) + 1)]
@@ -256,7 +256,7 @@ def _where(con: Connection, selection: Selection, *, by_path: bool) -> tuple[str
         where.append("f.id in (select file from tags where key = ? or (key >= ? and key < ?))")
         values += [key, key + "/", key + "0"]
     if selection.prefix_words:
-        expression = prefixes(con, selection.prefix_words)
+        expression = make_prefix_expression(con, selection.prefix_words)
         if expression is None:
             return None, []
         where.append("f.id in (select rowid from words where words match ?)")
@@ -264,8 +264,8 @@ def _where(con: Connection, selection: Selection, *, by_path: bool) -> tuple[str
     return " and ".join(where), values
 
 
-def prefixes(con: Connection, words: Iterable[str]) -> str | None:
-    """All of these as beginnings of words, anywhere but in the frontmatter's own words; None for nothing but signs."""
+def make_prefix_expression(con: Connection, words: Iterable[str]) -> str | None:
+    """An FTS5 expression for notes with words that begin with all of these, but for frontmatter; None without words."""
     con.variants = {}
     found = [token for word in words for token in con.tokenize(index_words(word)) if token != MARK]
     wanted = " AND ".join(f'"{token}"*' for token in dict.fromkeys(found))
@@ -273,21 +273,20 @@ def prefixes(con: Connection, words: Iterable[str]) -> str | None:
 
 
 class FolderCounts:
-    """How many notes are in each folder and below it, of one index, remembered until something is filed: to count them,
-    every file's row is read, and a listing shows a few of them. What several threads count at once is counted twice,
-    no more."""
+    """Caches how many notes are in each folder and below it, until anything is written: counting reads every file's
+    row, and a listing shows a few folders. Without a lock: threads that count at the same time do so twice, no harm."""
 
     def __init__(self) -> None:
         # by generation and serial; by who may see what; all folders, and by the folder above
         self._kept: tuple[tuple[str, int], dict[Visibility, tuple[_Counts, dict[str, _Counts]]]] = (("", -1), {})
 
-    def below(self, con: Connection, folder: str, visible: Visibility, deep: bool) -> _Counts:
-        if deep and folder:  # a few rows, which are quicker read than those of all folders
+    def count_below(self, con: Connection, folder: str, visible: Visibility, deep: bool) -> _Counts:
+        if deep and folder:  # reads a few rows, which is faster than those of all folders
             counts = _count_folders(con, visible, "where folder >= ? and folder < ?", (f"{folder}/", f"{folder}0"))
             return [(name, count) for name, count in counts if name.startswith(f"{folder}/")]
         state = (con.name, con.number("select value from meta where key='serial'"))
         kept, known = self._kept
-        if kept != state or len(known) >= MOST_READERS:
+        if kept != state or len(known) >= MAX_READERS:
             known = {}
         if visible not in known:
             counts = _count_folders(con, visible)
@@ -301,7 +300,7 @@ class FolderCounts:
 
 
 def _count_folders(con: Connection, visible: Visibility, where: str = "", values: Sequence[str] = ()) -> _Counts:
-    """Every folder with files in it or below, in order, and how many of them are notes."""
+    """Every folder with files in it or below, in order, and how many of these are notes."""
     sees = visible.test
     if sees is None:
         return add_to_parents(dict(con.rows(f"select folder, sum(note) from files {where} group by folder", values)))
@@ -320,40 +319,40 @@ _LINK = """select f.path, l.kind, l.target, l.subpath, l.line, l.source, l.start
 
 def links_from(con: Connection, paths: Sequence[str]) -> list[LinkRow]:
     if len(paths) == 1:
-        return _links(con, f"{_LINK} where f.path = ? order by l.id", paths)
+        return _read_links(con, f"{_LINK} where f.path = ? order by l.id", paths)
     sources = "select id from files where path in (select value from json_each(?))"
-    return _links(con, f"{_LINK} where l.source in ({sources}) order by f.path, l.id", (json.dumps(paths),))
+    return _read_links(con, f"{_LINK} where l.source in ({sources}) order by f.path, l.id", (json.dumps(paths),))
 
 
 def links_toward(con: Connection, keys: Sequence[str], *, slugs: bool = True) -> list[LinkRow]:
-    if len(keys) <= FEW_KEYS:
+    if len(keys) <= MAX_INLINE_KEYS:
         given, values = ",".join(map("?{}".format, range(1, len(keys) + 1))), keys
     else:
         given, values = "select value from json_each(?1)", [json.dumps(keys)]
     by_slug = f""" or (l.slug is not l.key and l.slug in ({given}))
           or (l.whole is not null and l.whole in ({given}))"""
-    return _links(con, f"{_LINK} where l.key in ({given}){by_slug if slugs else ''} order by f.path, l.id", values)
+    return _read_links(con, f"{_LINK} where l.key in ({given}){by_slug if slugs else ''} order by f.path, l.id", values)
 
 
-def _links(con: Connection, sql: str, values: Iterable[object]) -> list[LinkRow]:
-    return [_new(LinkRow, (NotePath(row[0]), *row[1:])) for row in con.rows(sql, values)]
+def _read_links(con: Connection, sql: str, values: Iterable[object]) -> list[LinkRow]:
+    return [_new_tuple(LinkRow, (NotePath(row[0]), *row[1:])) for row in con.rows(sql, values)]
 
 
 def lines_of(con: Connection, links: Sequence[LinkRow]) -> "list[Excerpt]":
-    """Cut from the texts: a line kept with each link would double the index."""
+    """The lines of links, cut from the texts: stored with each link they would double the index."""
     from notewright.notes.excerpts import excerpt_line
 
     found: list[Excerpt] = []
     texts: dict[int, str] = {}
     for at, link in enumerate(links):
         if link.note not in texts:
-            texts = _texts(con, {row.note for row in links[at : at + TEXTS_AT_ONCE]})
+            texts = _read_texts(con, {row.note for row in links[at : at + LINKS_PER_BATCH]})
         found.append(excerpt_line(texts.get(link.note, ""), link.start, link.end))
     return found
 
 
-def _texts(con: Connection, notes: set[int]) -> dict[int, str]:
-    if len(notes) <= FEW_KEYS:
+def _read_texts(con: Connection, notes: set[int]) -> dict[int, str]:
+    if len(notes) <= MAX_INLINE_KEYS:
         return dict(con.rows(f"select id, text from texts where id in ({','.join('?' * len(notes))})", notes))
     every = json.dumps(list(notes))
     return dict(con.rows("select id, text from texts where id in (select value from json_each(?))", (every,)))
@@ -369,12 +368,12 @@ def notes(con: Connection, numbers: Sequence[int]) -> dict[int, IndexedNote]:
         (json.dumps(numbers),),
     )
     return {
-        note: IndexedNote(NotePath(path), title, modified, _headings(headings), text)
+        note: IndexedNote(NotePath(path), title, modified, _parse_headings(headings), text)
         for note, path, title, modified, headings, text in rows
     }
 
 
-def _headings(stored: str) -> list[Heading]:
+def _parse_headings(stored: str) -> list[Heading]:
     return [
         Heading(level, text, line, start, end, bool(top)) for level, text, line, start, end, top in json.loads(stored)
     ]
@@ -413,7 +412,7 @@ def tags(con: Connection, visible: Visibility = EVERYTHING) -> dict[str, int]:
 
 
 def tags_of(con: Connection, paths: Sequence[str]) -> dict[str, list[str]]:
-    """The tags of each of these, as spelled first, in their order."""
+    """The tags of each of these notes, as first spelled, in their order."""
     found: dict[str, list[str]] = {path: [] for path in paths}
     rows = con.rows(
         """select f.path, t.name from json_each(?) e join files f on f.path = e.value join tags t on t.file = f.id

@@ -1,7 +1,7 @@
-"""What is stored of one file: from a filing to plain rows, and the rows into the tables and out of them.
+"""Converts a filing into plain rows, and writes the rows of a file into the tables or removes them.
 
 Rows are made where notes are parsed and written where the database is, which in a build are two processes: so they
-are tuples of plain values that travel cheaply, and prepared by the one that has less to do.
+are tuples of plain values that are cheap to send, and are prepared by the process that has less to do.
 """
 
 import json
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from notewright.index.sqlite.schema import ALIASED, MARK, NAME, SLUGGED, TITLED, Connection, within_ns
+from notewright.index.sqlite.schema import ALIASED, MARK, NAME, SLUGGED, TITLED, Connection, clamp_ns
 from notewright.index.sqlite.vocabulary import find_stems
 from notewright.notes.links.resolve import list_slugs, slug_key
 from notewright.notes.mentions import find_mentions
@@ -18,22 +18,22 @@ from notewright.notes.model import Note, tag_key
 from notewright.notes.path import path_key, without_md
 from notewright.notes.words import index_words
 
-if TYPE_CHECKING:  # who writes the rows has none
+if TYPE_CHECKING:  # the process that writes the rows has no filings
     from notewright.index.base import Filing
 
-_MARKED = bytes(ord("a" if chr(code).isalnum() else " ") for code in range(128)) + bytes(128)  # words in ASCII
-PREPARED = 32  # rows whose words are cut at a time: each is there several times over until it is written
-LEARNED = 20_000  # words that a connection remembers to be in the vocabulary
-PIECE = 16_384  # characters whose words are cut at a time
-_PIECE = re.compile(rf"(?s:.{{1,{PIECE}}}+)\S*+")
+_WORD_MARKS = bytes(ord("a" if chr(code).isalnum() else " ") for code in range(128)) + bytes(128)  # for ASCII text
+ROWS_PER_BATCH = 32  # rows prepared together: each is in memory several times over until it is written
+MAX_REMEMBERED_WORDS = 20_000  # words of the vocabulary that a connection caches
+PIECE_CHARS = 16_384  # of text that are tokenized together
+_PIECE = re.compile(rf"(?s:.{{1,{PIECE_CHARS}}}+)\S*+")
 
 
 class Row(NamedTuple):
-    """Everything stored of one file."""
+    """Everything the index stores for one file."""
 
     file: tuple[object, ...]  # the columns of `files` after id
-    text: tuple[str, str, str] | None  # headings, properties, text; None for what was not parsed
-    sections: list[str]  # the body, cut before each heading: the words of column `body`
+    text: tuple[str, str, str] | None  # headings, properties, text; None for a file that was not parsed
+    sections: list[str]  # the body, split before each heading: the words of column `body`
     names: list[tuple[str, str]]  # (kind, key)
     tags: list[tuple[str, str]]  # (key, name)
     links: list[tuple[Any, ...]]  # columns of `links` after source, no keys; `said` counts from the first link, or None
@@ -43,11 +43,11 @@ class Row(NamedTuple):
 
 
 def to_row(filing: "Filing") -> Row:
-    """The rows of one file, made of plain values only."""
+    """Convert a filing to plain values."""
     path, note = filing.path, filing.note
     title = note.title if note else path.stem
     file = (
-        str(path), path.folder, filing.stamp, filing.version, filing.size, within_ns(filing.modified_ns),
+        str(path), path.folder, filing.stamp, filing.version, filing.size, clamp_ns(filing.modified_ns),
         int(path.is_note), title, filing.problem,
     )  # fmt: skip
     if isinstance(filing.ready, Row):
@@ -55,12 +55,12 @@ def to_row(filing: "Filing") -> Row:
     names = [(NAME, path_key(path.name))]
     if note is None:
         return Row(file, None, [], names, [], [], (), [])
-    names += _other_names(note)
-    links, said = _links(note)
-    return Row(file, _text(note), _sections(note), names, _tags(note), links, _words(note), said)
+    names += _list_other_names(note)
+    links, said = _list_links(note)
+    return Row(file, _to_texts(note), _cut_sections(note), names, _list_tags(note), links, _list_words(note), said)
 
 
-def _other_names(note: Note) -> list[tuple[str, str]]:
+def _list_other_names(note: Note) -> list[tuple[str, str]]:
     names = {(ALIASED, path_key(alias.strip())): None for alias in note.aliases}
     names[TITLED, path_key(note.title)] = None
     taken: set[str] = set()
@@ -71,16 +71,16 @@ def _other_names(note: Note) -> list[tuple[str, str]]:
     return list(names)
 
 
-def _text(note: Note) -> tuple[str, str, str]:
+def _to_texts(note: Note) -> tuple[str, str, str]:
     headings = [[h.level, h.text, h.line, h.start, h.end, int(h.top)] for h in note.headings]
-    return (_json(headings) if headings else "[]", _json(note.frontmatter.properties), note.text)
+    return (_to_json(headings) if headings else "[]", _to_json(note.frontmatter.properties), note.text)
 
 
-def _json(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str) if value else "{}"
 
 
-def _tags(note: Note) -> list[tuple[str, str]]:
+def _list_tags(note: Note) -> list[tuple[str, str]]:
     found: dict[str, str] = {}
     for tag in note.tags:
         found.setdefault(tag_key(tag.name), tag.name)
@@ -88,7 +88,7 @@ def _tags(note: Note) -> list[tuple[str, str]]:
 
 
 def prepare_row(row: Row) -> Row:
-    """The row with words cut for the full text."""
+    """Normalize the words of a row for the full-text index; a prepared row stays as it is."""
     if row.is_prepared:
         return row
     return row._replace(
@@ -99,7 +99,7 @@ def prepare_row(row: Row) -> Row:
     )
 
 
-def _links(note: Note) -> tuple[list[tuple[Any, ...]], list[tuple[int, str]]]:
+def _list_links(note: Note) -> tuple[list[tuple[Any, ...]], list[tuple[int, str]]]:
     if not note.links:
         return [], []
     sentences = {mention.link.start: mention.sentence for mention in find_mentions(note)}
@@ -117,25 +117,25 @@ def _links(note: Note) -> tuple[list[tuple[Any, ...]], list[tuple[int, str]]]:
 
 
 @lru_cache(8_192)
-def _link_keys(target: str) -> tuple[str, str, str | None]:
-    """What a link is found by: the key and the slug of its last segment, and the slug of the whole if it has more."""
+def _make_link_keys(target: str) -> tuple[str, str, str | None]:
+    """The keys that find a link: key and slug of its last segment, and the slug of the whole if it has several."""
     target = without_md(target)
     last = target.rpartition("/")[2]
     return path_key(last), slug_key(last), slug_key(target) if len(last) < len(target) else None
 
 
-def _words(note: Note) -> tuple[str, ...]:
+def _list_words(note: Note) -> tuple[str, ...]:
     properties = note.frontmatter.properties
     title = properties.get("title")
     aliases = [*note.aliases, title] if isinstance(title, str) else note.aliases
     heads = "\n".join(heading.text for heading in note.headings)
-    tags = "\n".join(name for _, name in _tags(note))
+    tags = "\n".join(name for _, name in _list_tags(note))
     place, front = f"{MARK}\n{note.path.folder}", note.text[: note.frontmatter.end]
     return note.path.stem, "\n".join(aliases), heads, place, front, tags
 
 
-def _sections(note: Note) -> list[str]:
-    """What stands above the first heading, then one piece for each heading: the rule `section_starts` relies on."""
+def _cut_sections(note: Note) -> list[str]:
+    """Split the body: the part above the first heading, then one for each; `list_section_starts` relies on this."""
     pieces, at = [], note.frontmatter.end
     for heading in note.headings:
         if heading.top and heading.start >= at:
@@ -147,9 +147,9 @@ def _sections(note: Note) -> list[str]:
 
 # ---- into the tables and out of them ------------------------------------------------------------------
 
-_FILE = "insert into files values(?,?,?,?,?,?,?,?,?,?)"
-_CHANGED = "update files set stamp=?, version=?, size=?, modified=?, title=?, problem=? where id=?"
-_KNOWN = """
+_INSERT_FILE = "insert into files values(?,?,?,?,?,?,?,?,?,?)"
+_UPDATE_FILE = "update files set stamp=?, version=?, size=?, modified=?, title=?, problem=? where id=?"
+_STORED = """
 select id, version, problem, exists(select 1 from texts t where t.id = f.id),
   exists(select 1 from links where source = f.id),
   (select group_concat(kind || length(key) || ':' || key, '') from names where file = f.id),
@@ -161,17 +161,17 @@ _TAG = "insert into tags values(?,?,?)"
 _LINK = "insert into links values(?,?,?,?,?,?,?,?,?,?,?,?)"
 _WORDS = "replace into words(rowid, title, alias, head, place, front, tag, body) values(?,?,?,?,?,?,?,?)"
 _SAID = "insert into said(rowid, sentence) values(?,?)"
-_LEARN = "insert into vocabulary(word, stem) values(?1, nullif(?2, ?1))"
+_INSERT_WORD = "insert into vocabulary(word, stem) values(?1, nullif(?2, ?1))"
 
 
 def insert_files(to: Connection, rows: Iterable[tuple[int, Row]]) -> None:
-    """The rows of `files`, each with its number."""
-    to.db.executemany(_FILE, ((file, *row.file) for file, row in rows))
+    """Insert the rows of `files`, each with its number."""
+    to.db.executemany(_INSERT_FILE, ((file, *row.file) for file, row in rows))
 
 
 def insert(to: Connection, rows: Iterable[tuple[int, Row]], first_link: int) -> int:
-    """Put prepared rows whose files are there, each with its number, ascending; the next free one of a link. What
-    `remove` left of a file that changed is written over."""
+    """Insert prepared rows whose `files` rows exist, each with its number, ascending; return the next free number of a
+    link. Rows of a changed file that `_remove` left are replaced."""
     many = to.db.executemany
     texts, names, tags, words, said = [], [], [], [], []
     linking: list[tuple[int, int, Row]] = []
@@ -180,7 +180,7 @@ def insert(to: Connection, rows: Iterable[tuple[int, Row]], first_link: int) -> 
         if row.text is None:
             continue
         headings, properties, text = row.text
-        texts.append((file, headings, section_starts(to, row.sections), properties, text))
+        texts.append((file, headings, list_section_starts(to, row.sections), properties, text))
         words.append((file, *row.words, "\n".join(row.sections)))
         tags += [(file, *tag) for tag in row.tags]
         said += [(first_link + number, sentence) for number, sentence in row.said]
@@ -196,37 +196,37 @@ def insert(to: Connection, rows: Iterable[tuple[int, Row]], first_link: int) -> 
 
 
 def _link_rows(first: int, file: int, row: Row) -> Iterator[tuple[Any, ...]]:
-    """Made one by one while they are written: a note may have a hundred thousand."""
+    """Yield the rows of `links`, made one by one while they are written: a note may have a hundred thousand."""
     for number, link in enumerate(row.links):
         place = None if link[-1] is None else first + link[-1]
-        yield (first + number, file, *link[:-1], *_link_keys(link[1]), place)
+        yield (first + number, file, *link[:-1], *_make_link_keys(link[1]), place)
 
 
-def section_starts(to: Connection, sections: list[str]) -> str:
-    """The number of words before each section, and in all: FTS5 tells a word's place by its number."""
+def list_section_starts(to: Connection, sections: list[str]) -> str:
+    """The number of words before each section, and in all: FTS5 gives the place of a word as its number."""
     starts = [0]
     for piece in sections:
-        starts.append(starts[-1] + sum(_word_count(to, some) for some in _pieces(piece)))
+        starts.append(starts[-1] + sum(_count_words(to, part) for part in _cut_pieces(piece)))
     return ",".join(map(str, starts))
 
 
-def _word_count(to: Connection, text: str) -> int:
+def _count_words(to: Connection, text: str) -> int:
     if not text.isascii():
         return len(to.tokenize(text))
-    marked = text.encode().translate(_MARKED)
+    marked = text.encode().translate(_WORD_MARKS)
     return marked.count(b" a") + marked.startswith(b"a")
 
 
-def _pieces(text: str) -> Iterable[str]:
-    """A long text cut between words, so that not all of them are in memory at once."""
-    return (text,) if len(text) <= PIECE else (found[0] for found in _PIECE.finditer(text))
+def _cut_pieces(text: str) -> Iterable[str]:
+    """Split a long text between words, so that not all of them are in memory at once."""
+    return (text,) if len(text) <= PIECE_CHARS else (found[0] for found in _PIECE.finditer(text))
 
 
-def _remove(to: Connection, gone: Iterable[int], linking: Iterable[int]) -> None:
-    """Take files out of every table but `files` and `words`, and those that were `linking` out of the links; in order:
+def _remove(to: Connection, dropped: Iterable[int], linking: Iterable[int]) -> None:
+    """Remove files from every table but `files` and `words`, and those in `linking` from the links; in ascending order:
     FTS5 flushes what it holds in memory, and may then merge whole segments, whenever a smaller number follows a larger
     one or a condition looks into its table."""
-    numbers = [(file,) for file in sorted({*gone, *linking})]
+    numbers = [(file,) for file in sorted({*dropped, *linking})]
     if not numbers:
         return
     many = to.db.executemany
@@ -234,12 +234,12 @@ def _remove(to: Connection, gone: Iterable[int], linking: Iterable[int]) -> None
     many("delete from said where rowid=?", sorted(set(said)))
     many("delete from links where source=?", numbers)
     for table, column in (("tags", "file"), ("names", "file"), ("texts", "id")):
-        many(f"delete from {table} where {column}=?", [(file,) for file in gone])
+        many(f"delete from {table} where {column}=?", [(file,) for file in dropped])
 
 
-def _without_what_stays(to: Connection, file: int, row: Row, names: str | None, tags: str | None) -> Row:
-    """The row of a file that changed, without the names and tags that it had, as `_KNOWN` writes them: most edits
-    change neither, and each is in three places. Those that it may have no longer are taken out."""
+def _remove_changed_names(to: Connection, file: int, row: Row, names: str | None, tags: str | None) -> Row:
+    """Delete the names and tags of a changed file if they changed; return the row without those that stay. `names` and
+    `tags` are as `_STORED` writes them: most edits change neither, and each is in three places."""
     if row.text is None:
         to.rows("delete from texts where id=?", (file,))
     if names == "".join([f"{kind}{len(key)}:{key}" for kind, key in row.names]):
@@ -252,78 +252,78 @@ def _without_what_stays(to: Connection, file: int, row: Row, names: str | None, 
     return row
 
 
-def put(to: Connection, rows: Iterable[Row], drop: Iterable[str] = ()) -> None:
-    """Put files in place of what was known of them, vocabulary included, and forget those of `drop`.
+def upsert(to: Connection, rows: Iterable[Row], drop: Iterable[str] = ()) -> None:
+    """Insert or replace files, vocabulary included, and delete those of `drop`.
 
-    In an order that lets FTS5 write down what changed once: `files` before all, for its triggers make a savepoint of
-    each statement, at which FTS5 would write down what it holds; and words that changed are replaced number by number.
+    The order lets FTS5 flush only once: `files` first, as its triggers make a savepoint of each statement, at which
+    FTS5 would flush what it holds in memory; and changed words are replaced in ascending order of row numbers.
     """
     latest = {str(row.file[0]): row for row in rows}
-    gone = set()
+    dropped = set()
     for path in drop:
         latest.pop(path, None)
-        gone.add(to.number("select id from files where path=?", (path,)))
+        dropped.add(to.number("select id from files where path=?", (path,)))
     changed: dict[int, Row] = {}
     linking: list[int] = []
     new: list[Row] = []
     for path, row in latest.items():
-        known = to.rows(_KNOWN, (path,)).fetchone()
+        known = to.rows(_STORED, (path,)).fetchone()
         if known is None:
             new.append(row)
             continue
         file, version, problem, is_parsed, links, names, tags = known
-        # Nothing but the stamp changed: the version says so, if both were parsed or neither.
+        # Only the stamp changed: the version is the same, and both were parsed or neither.
         if (version, problem, bool(is_parsed)) == (row.file[3], row.file[8], row.text is not None) and (
             is_parsed or not version
         ):
             stamp, _, size, modified = row.file[2:6]
             to.rows("update files set stamp=?, size=?, modified=? where id=?", (stamp, size, modified, file))
             continue
-        changed[file] = _without_what_stays(to, file, row, names, tags)
+        changed[file] = _remove_changed_names(to, file, row, names, tags)
         linking += [file] if links else []
-    gone -= {0}
+    dropped -= {0}
     many = to.db.executemany
-    if gone:
-        many("delete from files where id=?", [(file,) for file in gone])
-    come = sorted(changed.items())
-    many(_CHANGED, [(*row.file[2:6], *row.file[7:], file) for file, row in come])
+    if dropped:
+        many("delete from files where id=?", [(file,) for file in dropped])
+    written = sorted(changed.items())
+    many(_UPDATE_FILE, [(*row.file[2:6], *row.file[7:], file) for file, row in written])
     for row in new:
-        to.db.execute(_FILE, (None, *row.file))
-        come.append((to.db.last_insert_rowid(), row))
-    _remove(to, gone, linking)
-    silent = {*gone, *changed} - {file for file, row in come if row.text is not None}
-    many("delete from words where rowid=?", [(file,) for file in sorted(silent)])
-    _insert(to, come)
+        to.db.execute(_INSERT_FILE, (None, *row.file))
+        written.append((to.db.last_insert_rowid(), row))
+    _remove(to, dropped, linking)
+    without_words = {*dropped, *changed} - {file for file, row in written if row.text is not None}
+    many("delete from words where rowid=?", [(file,) for file in sorted(without_words)])
+    _insert_with_words(to, written)
 
 
-def _insert(to: Connection, numbered: Sequence[tuple[int, Row]]) -> None:
-    link, met = 0, set[str]()
+def _insert_with_words(to: Connection, numbered: Sequence[tuple[int, Row]]) -> None:
+    link, words_met = 0, set[str]()
     if any(row.links for _, row in numbered):
         link = to.number("select max(id) from links") + 1
-    for start in range(0, len(numbered), PREPARED):
-        batch = [(file, prepare_row(row)) for file, row in numbered[start : start + PREPARED]]
+    for start in range(0, len(numbered), ROWS_PER_BATCH):
+        batch = [(file, prepare_row(row)) for file, row in numbered[start : start + ROWS_PER_BATCH]]
         link = insert(to, batch, link)
         for _, row in batch:
-            for piece in _pieces("\n".join((*row.words, *row.sections, *(sentence for _, sentence in row.said)))):
-                met.update(to.tokenize(piece))
-    learn(to, met)
+            for piece in _cut_pieces("\n".join((*row.words, *row.sections, *(sentence for _, sentence in row.said)))):
+                words_met.update(to.tokenize(piece))
+    add_words(to, words_met)
 
 
-def learn(to: Connection, met: Iterable[str]) -> None:
-    """Words met for the first time, with their stems. Words that no note has any more do no harm, and so whoever writes
-    remembers which are there."""
-    unsure = set(met) - to.known_words
+def add_words(to: Connection, words_met: Iterable[str]) -> None:
+    """Add new words to the vocabulary, with their stems. Words are never removed, as they do no harm, so a writing
+    connection may cache which are there."""
+    unsure = set(words_met) - to.known_words
     if not unsure:
         return
     unknown = "select value from json_each(?) where not exists (select 1 from vocabulary where word = value)"
     fresh = sorted(word for (word,) in to.rows(unknown, (json.dumps(list(unsure)),)))
-    if len(to.known_words) + len(unsure) > LEARNED:
+    if len(to.known_words) + len(unsure) > MAX_REMEMBERED_WORDS:
         to.known_words.clear()
-    to.known_words.update(list(unsure)[:LEARNED])
-    to.db.executemany(_LEARN, zip(fresh, find_stems(to, fresh), strict=True))
+    to.known_words.update(list(unsure)[:MAX_REMEMBERED_WORDS])
+    to.db.executemany(_INSERT_WORD, zip(fresh, find_stems(to, fresh), strict=True))
 
 
-def learn_all(to: Connection) -> None:
-    """The vocabulary of everything filed, in one go."""
+def add_all_words(to: Connection) -> None:
+    """Add the words of all notes to the empty vocabulary, in one go."""
     words = [word for (word,) in to.rows("select term from terms")]
-    to.db.executemany(_LEARN, zip(words, find_stems(to, words), strict=True))
+    to.db.executemany(_INSERT_WORD, zip(words, find_stems(to, words), strict=True))

@@ -1,4 +1,4 @@
-"""The tables of the SQLite index, and how a connection to them is opened."""
+"""The tables of the SQLite index, and functions that create and open it."""
 
 import json
 import os
@@ -10,16 +10,16 @@ import apsw
 
 from notewright.lazy_dataclass import dataclass, field
 
-VERSION = 5  # another number and the index is begun anew
-MARK = "\U0010fffd"  # a word that every note holds and nobody types
-NOTHING = '"\U0010fffc"'  # an expression for a word that no note holds
+VERSION = 5  # of the tables; an index with another number is rebuilt
+MARK = "\U0010fffd"  # a word that is indexed with every note and that nobody types
+NOTHING = '"\U0010fffc"'  # an expression for a word that is in no note
 COLUMNS = ("title", "alias", "head", "body", "place", "front", "tag")
 TITLE, ALIAS, HEAD, BODY, PLACE, FRONT, TAG = range(len(COLUMNS))
 WEIGHTS = (1.6, 1.6, 0.4, 0.4, 0.0, 0.0, 0.4)  # their size is FTS5's k1 too: body 0.4 is k1 = 3
 NAME, ALIASED, TITLED, SLUGGED = "n", "a", "t", "s"  # kinds of names; slugs carry their precedence: s0 to s3
 CACHE_KIB = 4_000
 BUSY_MS = 10_000
-MOST_REMEMBERED = 4_096  # answers of one kind, by a connection
+MAX_CACHED_ANSWERS = 4_096  # of one kind, by a connection
 CHECKPOINT_PAGES = 2_000
 _TOKENIZER = "unicode61 remove_diacritics 2"
 
@@ -76,37 +76,35 @@ create trigger files_resized after update of size on files begin
 end;
 """
 
-MOST_NS = 2**63 - 1  # in the year 2262: SQLite keeps no larger number, and files may bear later times
+MAX_NS = 2**63 - 1  # in the year 2262: SQLite keeps no larger number, and files may bear later times
 
 
-def within_ns(moment: int) -> int:
-    """The time, or the last or first that is kept."""
-    return max(-MOST_NS, min(moment, MOST_NS))
+def clamp_ns(moment: int) -> int:
+    """The time, or the nearest that SQLite can store."""
+    return max(-MAX_NS, min(moment, MAX_NS))
 
 
 Tokens = Callable[[str], list[str]]
-Placed = Callable[[str], list[tuple[int, int, str]]]
+OffsetTokens = Callable[[str], list[tuple[int, int, str]]]
 
 
 @dataclass(slots=True)
 class Connection:
     """An open index: the database, its tokenizers, and what is cached with it.
 
-    `variants` is what a word of a question stands for at this moment: FTS5 asks for it while it reads a query and
+    `variants` holds the forms of each word of the current query: FTS5 looks them up through the query tokenizer and
     counts all of them as one word.
     """
 
     db: apsw.Connection
     tokenize: Tokens
     stems: Tokens
-    tokenize_with_places: Placed  # with where each word begins and ends
+    tokenize_with_places: OffsetTokens  # with where each word begins and ends
     name: str = ""  # of the generation
     variants: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    captured: dict[int, Any] = field(default_factory=dict)  # by functions of SQL, of the rows that were read
-    known_words: set[str] = field(
-        default_factory=set
-    )  # some words of the vocabulary; forgotten where a transaction fails
-    answers: dict[str, dict[Any, Any]] = field(default_factory=dict)  # cached by kind of question, as of a version
+    captured: dict[int, Any] = field(default_factory=dict)  # by SQL functions, by number of the row that was read
+    known_words: set[str] = field(default_factory=set)  # some of the vocabulary; cleared when a transaction fails
+    answers: dict[str, dict[Any, Any]] = field(default_factory=dict)  # cached by kind of question, at `_version`
     _version: int = -1
 
     def rows(self, sql: str, bindings: Iterable[object] = ()) -> apsw.Cursor:
@@ -115,12 +113,12 @@ class Connection:
     def table(self, columns: str, sql: str, bindings: Iterable[object] = ()) -> list[tuple[Any, ...]]:
         """All rows of a statement with these columns, in one call of SQLite.
 
-        Row by row every row would be a chance for another thread to take Python away, and eight searches at once
-        would do nothing but take turns.
+        Read row by row, the interpreter lock would change hands at every row, and eight searches at once would do
+        little but switch threads.
         """
         arrays = ", ".join(f"json_group_array({column})" for column in columns.split(", "))
-        found: Any = self.rows(f"select {arrays} from ({sql})", bindings).fetchone()  # aggregates always give one
-        return list(zip(*map(json.loads, found), strict=True))
+        lists: Any = self.rows(f"select {arrays} from ({sql})", bindings).fetchone()  # aggregates always return one row
+        return list(zip(*map(json.loads, lists), strict=True))
 
     def value(self, sql: str, bindings: Iterable[object] = ()) -> object:
         """The first column of the first row, None without one."""
@@ -131,50 +129,50 @@ class Connection:
         value = self.value(sql, bindings)
         return value if isinstance(value, int) else 0
 
-    def cached(self, kind: str) -> dict[Any, Any]:
-        """The cache of answers to one kind of question by the index as this transaction sees it, cleared as soon as
-        anybody has filed anything. Outside of a transaction, or before its first question, nothing is cached."""
+    def get_cache(self, kind: str) -> dict[Any, Any]:
+        """The cache of answers to one kind of question, valid for the snapshot of this transaction: cleared after any
+        write. Outside of a transaction, or before its first read, a fresh dict: nothing is cached."""
         if self.db.txn_state() != apsw.SQLITE_TXN_READ:
             return {}
         version = self.db.data_version()
         if version != self._version:
             self._version, self.answers = version, {}
-        known = self.answers.get(kind)
-        if known is None or len(known) > MOST_REMEMBERED:
-            known = self.answers[kind] = {}
-        return known
+        cache = self.answers.get(kind)
+        if cache is None or len(cache) > MAX_CACHED_ANSWERS:
+            cache = self.answers[kind] = {}
+        return cache
 
     def close(self, *, force: bool = False) -> None:
-        """Forced: even while a statement is being read."""
+        """Close the database; with `force` even while a statement is being read."""
         self.db.close(force)
 
 
 def open_index(file: Path, *, writing: bool = False) -> Connection:
-    """A connection to an index that is there. apsw.Error when it is not one of ours."""
+    """Connect to an existing index. apsw.Error if it is not one of this version."""
     db = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         db.set_busy_timeout(BUSY_MS)
-        # A statement is planned once. Else SQLite plans each that joins anew for every value it is given, hoping for
-        # statistics that nobody gathers here: up to 80 µs, where the answer takes 7.
+        # Plan each statement once. Otherwise SQLite plans a join anew for every bound value, to use statistics that do
+        # not exist here: up to 80 µs, where the answer takes 7.
         db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         version = db.execute("pragma user_version").fetchone()
         if version != (VERSION,):
             raise apsw.NotADBError(f"the index has another form: {version}")
         db.execute(f"pragma synchronous=normal; pragma cache_size=-{CACHE_KIB}; pragma temp_store=memory")
         db.wal_autocheckpoint(CHECKPOINT_PAGES)
-        found = Connection(db, *_tokenizers(db))
-        found.name = str(found.value("select value from meta where key='name'"))
+        con = Connection(db, *_make_tokenizers(db))
+        con.name = str(con.value("select value from meta where key='name'"))
         if not writing:
             db.execute("pragma query_only=1")
-            db.register_fts5_tokenizer("unicode61", _asking(found))
-        return found
+            db.register_fts5_tokenizer("unicode61", _make_query_tokenizer(con))
+        return con
     except BaseException:
         db.close()
         raise
 
 
-def new_index(file: Path, *, ready: bool = True) -> Connection:
-    """An empty index. Not `ready`: without secondary indexes and safety, to be filled in bulk and then `finished`."""
+def create_index(file: Path, *, ready: bool = True) -> Connection:
+    """Create an empty index. Not `ready`: without indexes and durability, for bulk filling, then `finish_index`."""
     db = apsw.Connection(str(file))
     db.set_busy_timeout(BUSY_MS)
     db.execute("pragma page_size=4096; pragma synchronous=off; pragma temp_store=memory; pragma journal_mode=off")
@@ -184,63 +182,63 @@ def new_index(file: Path, *, ready: bool = True) -> Connection:
             "insert into meta values('name', ?), ('serial', 0), ('wanting', 1), ('building', null)",
             (os.urandom(8).hex(),),
         )
-    made = Connection(db, *_tokenizers(db))
+    con = Connection(db, *_make_tokenizers(db))
     if ready:
-        finish(made)
-    return made
+        finish_index(con)
+    return con
 
 
-def finish(made: Connection) -> None:
-    """The secondary indexes, and from now on safe from a crash."""
-    with made.db:
-        made.db.execute(INDEXES)
-    made.db.execute(f"pragma user_version={VERSION}; pragma journal_mode=wal; pragma synchronous=normal")
+def finish_index(con: Connection) -> None:
+    """Create the secondary indexes, and make the index safe from crashes from now on."""
+    with con.db:
+        con.db.execute(INDEXES)
+    con.db.execute(f"pragma user_version={VERSION}; pragma journal_mode=wal; pragma synchronous=normal")
 
 
-def _tokenizers(db: apsw.Connection) -> tuple[Tokens, Tokens, Placed]:
+def _make_tokenizers(db: apsw.Connection) -> tuple[Tokens, Tokens, OffsetTokens]:
     name, *arguments = _TOKENIZER.split()
     plain = db.fts5_tokenizer(name, arguments)
     porter = db.fts5_tokenizer("porter", [name, *arguments])
-    return _tokens(plain), _tokens(porter), _placed(plain)
+    return _make_tokenizer(plain), _make_tokenizer(porter), _make_offset_tokenizer(plain)
 
 
-def plain_tokenizer() -> Tokens:
-    """How words are cut and folded, without an index at hand."""
-    return _tokenizers(apsw.Connection(":memory:"))[0]
+def make_plain_tokenizer() -> Tokens:
+    """The tokenizer of the index, without opening an index."""
+    return _make_tokenizers(apsw.Connection(":memory:"))[0]
 
 
-def _placed(tokenizer: apsw.FTS5Tokenizer) -> Placed:
-    def cut(text: str) -> list[tuple[int, int, str]]:
+def _make_offset_tokenizer(tokenizer: apsw.FTS5Tokenizer) -> OffsetTokens:
+    def tokenize(text: str) -> list[tuple[int, int, str]]:
         data = text.encode(errors="replace")
-        found = tokenizer(data, apsw.FTS5_TOKENIZE_DOCUMENT, None, include_offsets=True, include_colocated=False)
-        return [(len(data[:start].decode()), len(data[:end].decode()), word) for start, end, word in found]  # type: ignore
+        tokens = tokenizer(data, apsw.FTS5_TOKENIZE_DOCUMENT, None, include_offsets=True, include_colocated=False)
+        return [(len(data[:start].decode()), len(data[:end].decode()), word) for start, end, word in tokens]  # type: ignore
 
-    return cut
+    return tokenize
 
 
-def _tokens(tokenizer: apsw.FTS5Tokenizer) -> Tokens:
-    def cut(text: str) -> list[str]:
+def _make_tokenizer(tokenizer: apsw.FTS5Tokenizer) -> Tokens:
+    def tokenize(text: str) -> list[str]:
         data = text.encode(errors="replace")
         return tokenizer(  # type: ignore[return-value]
             data, apsw.FTS5_TOKENIZE_DOCUMENT, None, include_offsets=False, include_colocated=False
         )
 
-    return cut
+    return tokenize
 
 
-def _asking(connection: Connection) -> "apsw.FTS5TokenizerFactory":
-    """Where questions are asked, a tokenizer that answers with the variants of a word.
+def _make_query_tokenizer(connection: Connection) -> "apsw.FTS5TokenizerFactory":
+    """A tokenizer for reading connections, which expands each word of a query into its variants.
 
-    It takes the place of the one the tables name: words of a question come folded already, and nothing is ever
-    written through such a connection.
+    It replaces the one the tables name: the words of a query are already folded, and nothing is ever written through
+    such a connection.
     """
 
     def factory(db: apsw.Connection, arguments: list[str]) -> "apsw.Tokenizer":
         def tokenize(data: bytes, flags: int, locale: str | None) -> list[str | tuple[str, ...]]:
-            found: list[str | tuple[str, ...]] = []
+            tokens: list[str | tuple[str, ...]] = []
             for word in data.decode().split():
-                found.append(connection.variants.get(word, word))
-            return found
+                tokens.append(connection.variants.get(word, word))
+            return tokens
 
         return tokenize
 
