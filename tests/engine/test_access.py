@@ -14,8 +14,8 @@ from notewright.engine.changes.history import list_changes, undo
 from notewright.engine.check import check, mentions
 from notewright.engine.daily import append_daily
 from notewright.engine.dialects.octarine import fetch_copy, walk
-from notewright.engine.find.context import about_words
-from notewright.engine.find.grep import Find, Grep, find_text, grep, holding
+from notewright.engine.find.context import pack_for_words
+from notewright.engine.find.grep import Find, Grep, find_notes_containing, find_text, grep
 from notewright.engine.find.links import incoming, outgoing
 from notewright.engine.find.search import parse_query, search
 from notewright.engine.move import move
@@ -78,14 +78,14 @@ QUESTIONS: dict[str, Callable[[Workspace], Any]] = {
     "grep": lambda ws: grep(ws, Grep("tea")),
     "grep of files": lambda ws: grep(ws, Grep("tea|config", dialect="python-like", files=True)),
     "find": lambda ws: find_text(ws, Find("tea")),
-    "holding": lambda ws: holding(ws, "tea"),
+    "containing": lambda ws: find_notes_containing(ws, "tea"),
     "listing": lambda ws: listing(ws, Selection(notes_only=False, visible=ws.access.visibility)),
     "folder": lambda ws: list_folder(ws, ""),
     "glob": lambda ws: list_folder(ws, "", glob="**"),
     "walk": lambda ws: list(walk(ws, "", recursive=True)),
     "links in": lambda ws: incoming(ws, OPEN),
     "mentions": lambda ws: mentions(ws, OPEN),
-    "context": lambda ws: [(one.path, one.text) for one in about_words([ws], "tea", 4000).passages],
+    "context": lambda ws: [(one.path, one.text) for one in pack_for_words([ws], "tea", 4000).passages],
     "check": lambda ws: [finding for finding in check(ws) if finding.path != "Open.md"],
     "history": lambda ws: list_changes(ws, ChangeQuery()),
     "nearest": lambda ws: find_nearest_paths(ws, "Zanzibar plam.md"),

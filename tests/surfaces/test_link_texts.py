@@ -9,7 +9,7 @@ from tests.surfaces.notes_desk import MakeDesk, desks
 
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig
-from notewright.engine.find.context import about_note
+from notewright.engine.find.context import pack_for_note
 from notewright.engine.find.links import incoming, outgoing
 from notewright.engine.library import Library
 from notewright.engine.read import listing, read
@@ -113,5 +113,5 @@ def test_cairn_cuts_the_line_around_the_link(desk_of: MakeDesk) -> None:
 
 def test_what_links_here_is_whole_in_a_context_pack(desk_of: MakeDesk) -> None:
     desk = desk_of({"A.md": f"{FILLER}Then read [[B]] first. {FILLER}", "B.md": "x"})
-    pack = about_note(desk.ws, NotePath("B.md"), 1000)
+    pack = pack_for_note(desk.ws, NotePath("B.md"), 1000)
     assert "Then read [[B]] first." in pack.passages[1].text

@@ -8,7 +8,7 @@ import pytest
 from tests.engine.shelf import shelf
 
 from notewright.engine.find import grep as grep_module
-from notewright.engine.find.grep import Find, Grep, LineMatch, find_text, grep, holding, places
+from notewright.engine.find.grep import Find, Grep, LineMatch, find_notes_containing, find_places, find_text, grep
 from notewright.errors import Invalid, NotFound
 
 TEA = {
@@ -130,14 +130,14 @@ def test_text_is_counted_in_every_note_with_its_first_place() -> None:
 
 def test_places_have_lines_from_one_and_columns_from_zero() -> None:
     text = "Next project planning\n\n日本 project"
-    found = list(places(shelf({}), Find("project"), text))
+    found = list(find_places(shelf({}), Find("project"), text))
     assert [(place.line, place.column, place.length, place.start) for place in found] == [(1, 5, 7, 5), (3, 3, 7, 26)]
 
 
 def test_places_after_a_leading_newline_are_counted_from_their_own_line() -> None:
-    found = list(places(shelf({}), Find("tea"), "\ntea\n\n tea tea"))
+    found = list(find_places(shelf({}), Find("tea"), "\ntea\n\n tea tea"))
     assert [(place.line, place.column, place.start) for place in found] == [(2, 0, 1), (4, 1, 7), (4, 5, 11)]
-    found = list(places(shelf({}), Find("\n"), "\n\na\n"))
+    found = list(find_places(shelf({}), Find("\n"), "\n\na\n"))
     assert [(place.line, place.column, place.start) for place in found] == [(1, 0, 0), (2, 0, 1), (3, 1, 3)]
 
 
@@ -176,9 +176,9 @@ def test_only_the_body_holds_text() -> None:
             "d.md": "tea",
         }
     )
-    assert holding(ws, "tea") == ["b.md", "c.md", "d.md"]
-    assert holding(ws, "-\ntea") == []
-    assert holding(ws, "") == ["a.md", "b.md", "c.md", "d.md"]
+    assert find_notes_containing(ws, "tea") == ["b.md", "c.md", "d.md"]
+    assert find_notes_containing(ws, "-\ntea") == []
+    assert find_notes_containing(ws, "") == ["a.md", "b.md", "c.md", "d.md"]
 
 
 def test_large_batches_are_searched_by_threads_of_their_own_with_the_same_answer(
@@ -188,20 +188,20 @@ def test_large_batches_are_searched_by_threads_of_their_own_with_the_same_answer
     asked = [Grep("tea x+", limit=10), Grep("no 9|x{90}", context=1), Grep("(?=tea)tea", dialect="python-like")]
     alone = [grep(notes, one) for one in asked]
     searched_by = set()
-    lines = grep_module.Matcher.lines
+    find_lines = grep_module.Matcher.find_lines
 
     def noting(*args: Any) -> Any:
         searched_by.add(threading.get_ident())
-        return lines(*args)
+        return find_lines(*args)
 
-    monkeypatch.setattr(grep_module, "ALONE_BYTES", 100)  # less than two notes of the shelf, which are a batch
-    monkeypatch.setattr(grep_module.Matcher, "lines", noting)
+    monkeypatch.setattr(grep_module, "MIN_THREAD_BYTES", 100)  # less than two notes of the shelf, which are a batch
+    monkeypatch.setattr(grep_module.Matcher, "find_lines", noting)
     assert [grep(notes, one) for one in asked] == alone
     assert searched_by - {threading.get_ident()}
 
 
 def test_what_a_thread_found_before_it_was_cancelled_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grep_module, "ALONE_BYTES", 0)
+    monkeypatch.setattr(grep_module, "MIN_THREAD_BYTES", 0)
     notes = shelf({f"{number}.md": "tea\n" for number in range(8)})
     found = grep(notes, Grep("tea", cancelled=lambda: len(notes.index.looked_at) > 4))
     assert found.late and found.cut

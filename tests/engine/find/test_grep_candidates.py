@@ -12,7 +12,7 @@ from tests.engine.shelf import WholeIndex, shelf
 
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import CommandLine, load
-from notewright.engine.find.grep import Find, Grep, find_text, grep, holding
+from notewright.engine.find.grep import Find, Grep, find_notes_containing, find_text, grep
 from notewright.engine.workspace import Workspace
 
 MIXED = (
@@ -86,7 +86,7 @@ def test_patterns_of_several_pieces_are_found(workspace: Workspace, parts: list[
 def test_every_word_is_found_in_any_case(workspace: Workspace, word: str) -> None:
     for asked in (word, word.lower(), word.upper(), word.swapcase()):
         assert find_text(workspace, Find(asked)).notes == find_text_of_everything(workspace, asked)
-        assert sorted(holding(workspace, asked)) == sorted(holding(EVERYTHING, asked))
+        assert sorted(find_notes_containing(workspace, asked)) == sorted(find_notes_containing(EVERYTHING, asked))
 
 
 def find_text_of_everything(workspace: Workspace, asked: str) -> tuple[object, ...]:

@@ -289,7 +289,7 @@ def test_word_boundaries_are_those_of_every_script_wherever_they_stand(
     matcher = compile_pattern(pattern, dialect, ignore_case=ignore_case, lines=False)
     expected = _by_re(pattern, text, re.IGNORECASE if ignore_case else 0)
     assert list(matcher.finditer(text, Deadline.after(5))) == expected
-    assert matcher.found_in(text.encode(), Deadline.after(5)) == bool(re.search(pattern, text, re.I * ignore_case))
+    assert matcher.is_found_in(text.encode(), Deadline.after(5)) == bool(re.search(pattern, text, re.I * ignore_case))
 
 
 @settings(max_examples=200, deadline=None)
@@ -314,7 +314,7 @@ def test_the_javascript_dialect_finds_what_a_javascript_engine_finds(pattern: st
 @given(_PATTERNS, st.text(_LETTERS, max_size=12), st.booleans())
 def test_every_text_that_matches_holds_the_needles(pattern: str, text: str, whole_word: bool) -> None:
     matcher = compile_pattern(pattern, "re2", whole_word=whole_word, lines=False)
-    if matcher.found_in(text.encode(), Deadline.after(5)):
+    if matcher.is_found_in(text.encode(), Deadline.after(5)):
         folded = text.casefold()
         for group in matcher.needles.groups:
             assert any(member.casefold() in folded for member in group)
@@ -327,8 +327,8 @@ def test_lines_of_joined_texts_are_those_that_match_alone(pattern: str, lines: l
     single = [line.replace("\n", "") for line in lines]
     matcher = compile_pattern(pattern)
     data = "".join(line + "\n" for line in single).encode()
-    got = [data[start:end].decode() for start, end in matcher.lines(data, Deadline.after(5))]
-    assert got == [line for line in single if matcher.found_in(line.encode(), Deadline.after(5))]
+    got = [data[start:end].decode() for start, end in matcher.find_lines(data, Deadline.after(5))]
+    assert got == [line for line in single if matcher.is_found_in(line.encode(), Deadline.after(5))]
 
 
 @pytest.mark.slow
@@ -344,10 +344,10 @@ def test_classes_of_ascii_alone_find_the_same(pattern: str, lines: list[str], ig
     """A first look by a pattern that is compiled quickly says nothing that the whole pattern does not say."""
     matcher, deadline = compile_pattern(pattern, ignore_case=ignore_case), Deadline.after(5)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(patterns, "_quick_form", lambda node: None)
+        patch.setattr(patterns, "_compile_quick_form", lambda node: None)
         whole = compile_pattern.__wrapped__(pattern, ignore_case=ignore_case)
     data = "".join(line.replace("\n", "") + "\n" for line in lines).encode()
-    assert list(matcher.lines(data, deadline)) == list(whole.lines(data, deadline))
+    assert list(matcher.find_lines(data, deadline)) == list(whole.find_lines(data, deadline))
     for line in data.decode().splitlines():
         assert list(matcher.finditer(line, deadline)) == list(whole.finditer(line, deadline))
 
@@ -355,7 +355,7 @@ def test_classes_of_ascii_alone_find_the_same(pattern: str, lines: list[str], ig
 @pytest.mark.parametrize("pattern", [r"\A\w+", r"\w+\z", r"(?-m)^\w+$", r"\A\d?"])
 def test_the_ends_of_a_text_are_those_of_each_line_of_joined_texts(pattern: str) -> None:
     data = b"abc\ndef\nghi\n"
-    assert list(compile_pattern(pattern).lines(data, Deadline.after(5))) == [(0, 3), (4, 7), (8, 11)]
+    assert list(compile_pattern(pattern).find_lines(data, Deadline.after(5))) == [(0, 3), (4, 7), (8, 11)]
 
 
 def test_in_a_script_beyond_ascii_the_whole_pattern_takes_over() -> None:
@@ -365,11 +365,11 @@ def test_in_a_script_beyond_ascii_the_whole_pattern_takes_over() -> None:
     lines = ["десять чашек чая"] * 2_000 + ["в 2024 году", "plain 2025", "٢٠٢٤"]
     data = "".join(f"{line}\n" for line in lines).encode()
     with pytest.MonkeyPatch.context() as patch:
-        found_in = patterns.Matcher.found_in
+        is_found_in = patterns.Matcher.is_found_in
         patch.setattr(
-            patterns.Matcher, "found_in", lambda self, *args: (tried.append(args[0]), found_in(self, *args))[1]
+            patterns.Matcher, "is_found_in", lambda self, *args: (tried.append(args[0]), is_found_in(self, *args))[1]
         )
-        got = [data[start:end].decode() for start, end in matcher.lines(data, Deadline.after(5))]
+        got = [data[start:end].decode() for start, end in matcher.find_lines(data, Deadline.after(5))]
     assert got == lines[2_000:]
     assert len(tried) < 50
 
@@ -391,7 +391,7 @@ def test_a_class_of_unicode_is_compiled_for_a_text_that_needs_it(monkeypatch: py
 
     monkeypatch.setattr(patterns, "compile_re2", noted)
     matcher = compile_pattern(r"needed\W+\w+")
-    assert list(matcher.lines(b"needed here\nnot\n", Deadline.after(5))) == [(0, 11)]
+    assert list(matcher.find_lines(b"needed here\nnot\n", Deadline.after(5))) == [(0, 11)]
     assert not any("{L}" in source for source in made)
-    assert list(matcher.lines("needed “überall”\n".encode(), Deadline.after(5))) == [(0, 21)]
+    assert list(matcher.find_lines("needed “überall”\n".encode(), Deadline.after(5))) == [(0, 21)]
     assert sum("{L}" in source for source in made) == 1

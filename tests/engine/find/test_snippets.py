@@ -2,11 +2,11 @@
 
 import unicodedata
 
-from notewright.engine.find.snippets import LENGTH, folded, snippet, words_of
+from notewright.engine.find.snippets import MAX_SNIPPET_CHARS, cut_snippet, fold_text, to_words
 
 
 def shown(section: str, *words: str) -> tuple[str, list[str]]:
-    text, marks = snippet(section, words_of(words))
+    text, marks = cut_snippet(section, to_words(words))
     return text, [text[start:end] for start, end in marks]
 
 
@@ -25,7 +25,12 @@ def test_pairs_that_overlap_are_one_mark() -> None:
 
 def test_a_long_line_is_cut_around_the_words() -> None:
     text, marked = shown("lorem " * 500 + "tea water" + " ipsum" * 500, "tea", "water")
-    assert marked == ["tea", "water"] and text.startswith("…") and text.endswith("…") and len(text) <= LENGTH + 2
+    assert (
+        marked == ["tea", "water"]
+        and text.startswith("…")
+        and text.endswith("…")
+        and len(text) <= MAX_SNIPPET_CHARS + 2
+    )
 
 
 def test_without_words_the_beginning_is_shown() -> None:
@@ -35,7 +40,7 @@ def test_without_words_the_beginning_is_shown() -> None:
 
 def test_folding_keeps_every_character_in_its_place() -> None:
     for text in ("Çà ñ", "İstanbul ŒUVRE ß", "e\u0301", "学习", "ﬁne", "𝔘"):
-        assert len(folded(text)) == len(text)
+        assert len(fold_text(text)) == len(text)
 
 
 def test_letters_are_folded_one_by_one_whatever_stands_beside_them() -> None:
@@ -43,9 +48,9 @@ def test_letters_are_folded_one_by_one_whatever_stands_beside_them() -> None:
         return "".join(unicodedata.normalize("NFD", letter)[0].lower() for letter in text)
 
     letters = [chr(code) for code in range(0x20, 0x3000)]
-    assert [letter for letter in letters if folded(letter) != one_by_one(letter)] == []
+    assert [letter for letter in letters if fold_text(letter) != one_by_one(letter)] == []
     beside = ("a", "é", "й", "Ж", "…", "茶", "한", "😀", "\u0301", "\u05b4")
     for text in ("ΣΑΣ", "ΟΔΟΣ Σ", "İstanbul", "straße ẞ", "Ångström", "\u212b\u2126", "Ǆ Ǆ", "e\u0323\u0301"):
         for other in beside:
-            assert folded(text + other) == one_by_one(text + other)
-            assert folded(other + text) == one_by_one(other + text)
+            assert fold_text(text + other) == one_by_one(text + other)
+            assert fold_text(other + text) == one_by_one(other + text)

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from notewright.engine.changes.commit import commit_latest, text_of
 from notewright.engine.changes.plan import Plan, Put, replace_shown
-from notewright.engine.find.grep import PATTERN_SECONDS, Find, FoundIn, find_text, places
+from notewright.engine.find.grep import PATTERN_SECONDS, Find, FoundIn, find_places, find_text
 from notewright.engine.indexing.ready import is_fresh
 from notewright.engine.read import created, indexed_file, remember_shown, require_visible, resolve_symlinks
 from notewright.engine.workspace import Workspace
@@ -264,7 +264,7 @@ def _score(ws: Workspace, asked: Find, found: FoundIn) -> float:
         return 0.0
     often, early = 1 - 1 / (1 + found.matches), 1 - found.first / max(found.length, 1)
     name = found.path.name
-    in_name = (asked.regex or asked.query.lower() in name.lower()) and next(places(ws, asked, name), None) is not None
+    in_name = (asked.regex or asked.query.lower() in name.lower()) and any(True for _ in find_places(ws, asked, name))
     return round(100 * (0.55 * often + 0.30 * early + 0.15 * in_name), 1)
 
 

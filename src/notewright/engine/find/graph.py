@@ -1,7 +1,7 @@
-"""The notes around a note: who links to it and where it links, each other end once, links that lead nowhere included.
+"""The link graph around a note: its backlinks and its links, each other end once, broken links included.
 
-A link that leads nowhere is known by the path of the note it led to before that was deleted, as long as the history
-remembers what that was called; after that by what is written.
+A broken link is identified by the path of the deleted note it used to lead to, as long as the history still holds that
+note's names; after that by its own text.
 """
 
 import threading
@@ -35,12 +35,12 @@ from notewright.notes.path import NotePath, path_key, with_md
 
 LinkStep = Callable[[Workspace, NotePath, LinkPolicy], list[ResolvedLink]]  # from one note to the next
 MAX_NEIGHBOURS = 5_000  # other ends in one answer
-MAX_CHANGES = 2_000  # of the history that are looked at for deleted notes
+MAX_CHANGES = 2_000  # of the history that are searched for deleted notes
 MAX_DELETED = 500  # deleted notes whose names are remembered
 
 
 class NearbyNote(NamedTuple):
-    """A note near another and the first link between them. What is not there has the link's text for a title."""
+    """A note near another and the first link between them. The title of a missing note is the link's text."""
 
     path: NotePath
     title: str
@@ -57,9 +57,9 @@ class Neighbourhood(NamedTuple):
 
 @from_note_snapshot
 def find_links_to(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:
-    """The first link of each note to this one, by path; to a note that is not there, those that are known by it."""
-    there = ws.index.find_file(path) is not None
-    found = incoming(ws, path, policy) if there else _links_to_missing(ws, path, policy)
+    """The first link of each note to this one, by path; for a missing note, the broken links identified by its path."""
+    is_there = ws.index.find_file(path) is not None
+    found = incoming(ws, path, policy) if is_there else _find_links_to_missing(ws, path, policy)
     firsts: dict[NotePath, ResolvedLink] = {}
     for link in found:
         if link.kind in WRITTEN_AS_NAMES:
@@ -69,14 +69,14 @@ def find_links_to(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[Res
 
 @from_note_snapshot
 def find_links_from(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:
-    """The first link of a note to each other end, in order; where it leads nowhere, `path` is what that is known by."""
+    """The first link of a note to each other end, in order; `path` of a broken link is what identifies it."""
     missing_path: Callable[[str, NotePath], NotePath] | None = None
     firsts: dict[str, ResolvedLink] = {}
     for link in outgoing(ws, path, policy):
         if link.kind not in WRITTEN_AS_NAMES or link.path == path:
             continue
         if link.path is None:
-            missing_path = missing_path or _missing_path(ws, policy)
+            missing_path = missing_path or _make_missing_path_finder(ws, policy)
             link = link._replace(path=missing_path(link.target, path))
         firsts.setdefault(path_key(link.path or ""), link)
     return list(firsts.values())
@@ -91,29 +91,29 @@ def find_neighbourhood(
     depth: int = 1,
     between: Callable[[], None] = lambda: None,
 ) -> Neighbourhood:
-    """As far as `depth` links lead in each direction, each note once. `between` is called between steps and may raise.
+    """The notes up to `depth` links away in each direction, each once. `between` runs between steps and may raise.
 
-    NotFound where there is neither a note nor a link that is known by this path.
+    NotFound where there is neither a note at this path nor a broken link identified by it.
     """
     if not exists(ws, path) and not find_links_to(ws, path, policy):
         raise missing_note_error(ws, path)
 
-    def found() -> Neighbourhood:
+    def walk() -> Neighbourhood:
         near, cut = dict[str, tuple[NearbyNote, ...]](), False
         for way, step in (("in", find_links_to), ("out", find_links_from)):
             if direction in (way, "both"):
-                links, more = _walk(ws, path, depth, step, policy, between)
+                links, more = _follow_links(ws, path, depth, step, policy, between)
                 near[way] = tuple(_to_nearby_note(ws, link) for link in links)
                 cut = cut or more
         return Neighbourhood(near.get("in", ()), near.get("out", ()), cut)
 
-    return snapshot(ws, found)
+    return snapshot(ws, walk)
 
 
-def _walk(
+def _follow_links(
     ws: Workspace, start: NotePath, depth: int, step: LinkStep, policy: LinkPolicy, between: Callable[[], None]
 ) -> tuple[list[ResolvedLink], bool]:
-    """The links from note to note, breadth first, each other end once; and whether a bound cut them off."""
+    """Follow links breadth first, each other end once; and say whether a bound cut them off."""
     deadline = time.monotonic() + ws.limits.seconds
     known, found, level = {path_key(start)}, list[ResolvedLink](), [start]
     while level and depth:
@@ -128,14 +128,14 @@ def _walk(
                     return found, True
                 known.add(path_key(end))
                 found.append(link)
-                if link.status != "broken" or end == link.source:  # there is a note to go on from
+                if link.status != "broken" or end == link.source:  # there is a note whose links can be followed
                     fresh.append(end)
         level, depth = fresh, depth - 1
     return found, False
 
 
 def _to_nearby_note(ws: Workspace, link: ResolvedLink) -> NearbyNote:
-    """A hidden note is one that is not there: a link that leads to it leads nowhere, though it says its path."""
+    """Treat a hidden note as missing: a link to it is broken, though it says the note's path."""
     path = link.path or link.source
     filed = ws.index.find_file(path) if ws.access.sees(path) else None
     return NearbyNote(path, filed.title if filed else link.target, link)
@@ -144,10 +144,10 @@ def _to_nearby_note(ws: Workspace, link: ResolvedLink) -> NearbyNote:
 # ---- links that lead nowhere --------------------------------------------------------------------------
 
 
-def _links_to_missing(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:
-    """Links that lead nowhere and are known by this path."""
-    resolve, missing_path, wanted = resolver(ws, policy), _missing_path(ws, policy), path_key(path)
-    others = _deleted_notes(ws.ledger).other_names(path)
+def _find_links_to_missing(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:
+    """The broken links identified by this path."""
+    resolve, missing_path, wanted = resolver(ws, policy), _make_missing_path_finder(ws, policy), path_key(path)
+    others = _read_deleted_notes(ws.ledger).other_names(path)
     found = [
         (row, meant)
         for row in ws.index.links_toward(all_keys(path, others))
@@ -158,17 +158,17 @@ def _links_to_missing(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list
     return to_incoming_links(ws, found)
 
 
-def _missing_path(ws: Workspace, policy: LinkPolicy) -> Callable[[str, NotePath], NotePath]:
-    """A function that gives the path a link is known by that leads nowhere."""
-    names = VisibleNames(_deleted_notes(ws.ledger).names, ws.access.sees)
+def _make_missing_path_finder(ws: Workspace, policy: LinkPolicy) -> Callable[[str, NotePath], NotePath]:
+    """A function that returns the path by which a broken link is identified."""
+    names = VisibleNames(_read_deleted_notes(ws.ledger).names, ws.access.sees)
 
-    def known(target: str, source: NotePath) -> NotePath:
+    def find_missing_path(target: str, source: NotePath) -> NotePath:
         led_to = resolve_link(target, source, names, policy).path
         if led_to is None or ws.index.find_file(led_to) is not None:
             return NotePath(with_md(target.strip("/")))
         return led_to
 
-    return known
+    return find_missing_path
 
 
 # ---- deleted notes ------------------------------------------------------------------------------------
@@ -176,10 +176,10 @@ def _missing_path(ws: Workspace, policy: LinkPolicy) -> Callable[[str, NotePath]
 
 @dataclass(slots=True)
 class _DeletedNotes:
-    """Notes that were deleted through us, as far as one ledger's history was looked at: what their last text said."""
+    """The names of notes that were deleted through us, as far as one ledger's history was read."""
 
     data_version: int | None = None  # of the ledger at that time
-    newest: str = ""  # the change up to which
+    newest: str = ""  # the last change that was read
     versions: dict[NotePath, str] = field(default_factory=dict)  # of the last bytes, the latest deletion last
     notes: dict[str, Note] = field(default_factory=dict)  # by version, without their texts
     names: InMemoryNames = field(default_factory=InMemoryNames)
@@ -189,22 +189,22 @@ class _DeletedNotes:
         return (note.title, *note.aliases) if note else ()
 
 
-_memory: WeakKeyDictionary[Ledger, _DeletedNotes] = WeakKeyDictionary()
-_memory_lock = threading.Lock()
+_deleted: WeakKeyDictionary[Ledger, _DeletedNotes] = WeakKeyDictionary()
+_deleted_lock = threading.Lock()
 
 
-def _deleted_notes(ledger: Ledger) -> _DeletedNotes:
-    """Notes deleted through us and not made again through us."""
-    with _memory_lock:
-        known, data_version = _memory.get(ledger) or _DeletedNotes(), ledger.data_version()
+def _read_deleted_notes(ledger: Ledger) -> _DeletedNotes:
+    """Bring the cached notes up to date: deleted through us and not created again through us."""
+    with _deleted_lock:
+        known, data_version = _deleted.get(ledger) or _DeletedNotes(), ledger.data_version()
         if data_version != known.data_version:
             newer = takewhile(lambda change: change.id != known.newest, all_changes(ledger, ChangeQuery()))
-            known = _memory[ledger] = _with_changes(ledger, known, data_version, list(islice(newer, MAX_CHANGES)))
+            known = _deleted[ledger] = _add_changes(ledger, known, data_version, list(islice(newer, MAX_CHANGES)))
         return known
 
 
-def _with_changes(ledger: Ledger, known: _DeletedNotes, data_version: int, changes: Sequence[Change]) -> _DeletedNotes:
-    """What is known after these changes, newest first, too."""
+def _add_changes(ledger: Ledger, known: _DeletedNotes, data_version: int, changes: Sequence[Change]) -> _DeletedNotes:
+    """A copy brought up to date with these changes, newest first."""
     versions = dict(known.versions)
     for change in reversed(changes):
         _apply_change(versions, change)
@@ -214,14 +214,14 @@ def _with_changes(ledger: Ledger, known: _DeletedNotes, data_version: int, chang
         note = known.notes.get(version) or _parse_last_version(ledger, path, version)
         if note is not None:
             notes[version] = note
-    called = (notes[version]._replace(path=path) for path, version in versions.items() if version in notes)
+    named_notes = (notes[version]._replace(path=path) for path, version in versions.items() if version in notes)
     return _DeletedNotes(
-        data_version, changes[0].id if changes else known.newest, versions, notes, InMemoryNames(versions, called)
+        data_version, changes[0].id if changes else known.newest, versions, notes, InMemoryNames(versions, named_notes)
     )
 
 
 def _apply_change(versions: dict[NotePath, str], change: Change) -> None:
-    """Add the notes a change deleted, by path. A note that was moved is not deleted, unless into the trash."""
+    """Add the notes a change deleted, by path. A moved note is not deleted, unless it moved into the trash."""
     moved = {step.source for step in change.steps if step.source and not step.path.is_hidden}
     for step in change.steps:
         versions.pop(step.path, None)
@@ -230,7 +230,7 @@ def _apply_change(versions: dict[NotePath, str], change: Change) -> None:
 
 
 def _parse_last_version(ledger: Ledger, path: NotePath, version: str) -> Note | None:
-    """What a deleted note was called, if the history still holds it; its text is not kept in memory."""
+    """Parse the names of a deleted note, if the history still holds it; its text is not kept in memory."""
     data = ledger.blob(version)
     if data is None:
         return None

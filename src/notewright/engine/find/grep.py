@@ -1,8 +1,8 @@
-"""Patterns and plain text in everything: lines of notes and files, places in notes, notes that hold some words.
+"""Searches all notes for a pattern or plain text: matching lines, places in notes, notes that contain a text.
 
 Texts come from the index in batches and are searched joined, as bytes: one call of re2 passes over thousands of notes
-that do not match, and while it does, which needs no Python, the next batch is read. Only what matches is cut into
-lines.
+that do not match, and meanwhile, as re2 releases the interpreter lock, the next batch is read. Only what matches is cut
+into lines.
 """
 
 import threading
@@ -25,18 +25,18 @@ from notewright.notes.glob import glob_prefix
 from notewright.notes.path import NotePath
 
 BATCH_BYTES = 4_000_000
-ALONE_BYTES = 2_500_000  # a shorter batch is the last, or searched as soon as a thread would have begun
-BIGGEST_FILE = 10_485_760  # of files that are no notes; larger ones are not looked into
-BINARY_BYTES = 8_192  # a NUL among the first of these: not text
-MARK = "\ufeff".encode()  # of byte order, before the first line
-LINE_CHARACTERS = 10_000  # shown of one line
-SPANS = LINE_CHARACTERS  # told of one line: no more than it can hold
-PATTERN_SECONDS = 5.0  # for one pattern, whatever it asks
+MIN_THREAD_BYTES = 2_500_000  # of a batch; a shorter one is the last, or searched as soon as a thread would have begun
+MAX_FILE_BYTES = 10_485_760  # of files that are not notes; larger ones are not searched
+BINARY_BYTES = 8_192  # a NUL among the first of these: a binary file
+BYTE_ORDER_MARK = "\ufeff".encode()  # before the first line
+MAX_LINE_CHARS = 10_000  # of one line that are answered
+MAX_SPANS = MAX_LINE_CHARS  # of one line: no more than it can hold
+PATTERN_SECONDS = 5.0  # for one pattern, however slow it is
 
 
 @dataclass(frozen=True, slots=True)
 class Grep:
-    """Which lines are asked for. `path` is a file, a folder or a glob; `glob` is relative to `folder`."""
+    """A request for lines. `path` is a file, a folder or a glob; `glob` is relative to `folder`."""
 
     pattern: str
     dialect: Dialect = "re2"
@@ -48,23 +48,23 @@ class Grep:
     files: bool = False  # every text file, not only notes
     context: int = 0
     limit: int = 50
-    spans: int = SPANS  # of each line; who shows lines alone needs none
+    spans: int = MAX_SPANS  # of each line; 0 where only whole lines are shown
     until: float | None = None  # on the monotonic clock, for a question in several parts
     cancelled: Callable[[], bool] | None = None
-    told: Callable[[int], None] | None = None  # now and then, of so many more notes that were looked into
+    on_progress: Callable[[int], None] | None = None  # called after each batch with the number of notes searched
 
 
 class LineMatch(NamedTuple):
     path: NotePath
     line: int  # from 1
-    text: str  # without its ending, at most LINE_CHARACTERS
-    spans: tuple[Span, ...]  # of the first SPANS matches, in characters of `text`
+    text: str  # without its ending, at most MAX_LINE_CHARS
+    spans: tuple[Span, ...]  # of the first MAX_SPANS matches, in characters of `text`
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
 
 
 class Matches(NamedTuple):
-    """By path, then line. `late`: time ran out, and the totals are what was counted until then."""
+    """By path, then line. `late`: time ran out, and the totals hold what was counted until then."""
 
     items: tuple[LineMatch, ...]
     total_lines: int
@@ -75,33 +75,33 @@ class Matches(NamedTuple):
 
 @dataclass(slots=True)
 class _Tally:
-    asked: Grep
+    request: Grep
     limit: int
     items: list[LineMatch] = field(default_factory=list)
     lines: int = 0
     notes: int = 0
 
 
-def grep(ws: Workspace, asked: Grep) -> Matches:
-    """Lines that match, the first `limit` of them, and how many there are in all. Invalid, or NotFound for a folder."""
-    matcher = compile_pattern(asked.pattern, asked.dialect, ignore_case=asked.ignore_case, whole_word=asked.whole_word)
-    named = folder_path(ws, asked.folder)
-    globs = [PathGlob(asked.glob, below=named, basename=True)] if asked.glob else []
-    globs += [PathGlob(asked.path, or_path=True)] if asked.path else []
+def grep(ws: Workspace, request: Grep) -> Matches:
+    """The first `limit` lines that match, and how many there are in all. Invalid, or NotFound for a folder."""
+    case, word = request.ignore_case, request.whole_word
+    matcher = compile_pattern(request.pattern, request.dialect, ignore_case=case, whole_word=word)
+    named = folder_path(ws, request.folder)
+    globs = [PathGlob(request.glob, below=named, basename=True)] if request.glob else []
+    globs += [PathGlob(request.path, or_path=True)] if request.path else []
     accepted = ws.access.visibility._replace(under=f"{named}/" if named else "", globs=tuple(globs))
-    folder = named or glob_prefix(asked.path or "")
-    return snapshot(ws, lambda: _matches(ws, asked, matcher, folder, accepted))
+    folder = named or glob_prefix(request.path or "")
+    return snapshot(ws, lambda: _search_lines(ws, request, matcher, folder, accepted))
 
 
-def _matches(ws: Workspace, asked: Grep, matcher: Matcher, folder: str, accepted: Visibility) -> Matches:
-    deadline = _make_deadline(ws, asked)
-    tally, late = _Tally(asked, asked.limit), False
+def _search_lines(ws: Workspace, request: Grep, matcher: Matcher, folder: str, accepted: Visibility) -> Matches:
+    deadline = _make_deadline(ws, request)
+    tally, late = _Tally(request, request.limit), False
     try:
         batches: Iterable[list[Body]] = ws.index.bodies(matcher.needles, folder=folder, visible=accepted)
-        if asked.files:
-            batches = _in_batches(
-                merge(chain.from_iterable(batches), _files(ws, folder, accepted, deadline), key=lambda b: b.path)
-            )
+        if request.files:
+            files = _read_text_files(ws, folder, accepted, deadline)
+            batches = _to_batches(merge(chain.from_iterable(batches), files, key=lambda body: body.path))
         _grep_batches(matcher, batches, tally, deadline)
     except OutOfTime:
         late = True
@@ -112,7 +112,7 @@ def _matches(ws: Workspace, asked: Grep, matcher: Matcher, folder: str, accepted
 # ---- texts --------------------------------------------------------------------------------------------
 
 
-def _in_batches(bodies: Iterable[Body]) -> Iterator[list[Body]]:
+def _to_batches(bodies: Iterable[Body]) -> Iterator[list[Body]]:
     batch: list[Body] = []
     size = 0
     for body in bodies:
@@ -125,30 +125,30 @@ def _in_batches(bodies: Iterable[Body]) -> Iterator[list[Body]]:
         yield batch
 
 
-def _files(ws: Workspace, folder: str, accepted: Visibility, deadline: Deadline) -> Iterator[Body]:
-    """Text files that are no notes: the index says which there are, the store what they say."""
+def _read_text_files(ws: Workspace, folder: str, accepted: Visibility, deadline: Deadline) -> Iterator[Body]:
+    """Read the text files that are not notes: the index lists them, the store has their bytes."""
     for filed in ws.index.select(Selection(folder=folder, notes_only=False, visible=accepted))[0]:
-        deadline.left()
+        deadline.check_seconds_left()
         if filed.path.is_note:
             continue
         try:
             entry = ws.store.stat(filed.path)
-            if entry.kind != "file" or entry.size > BIGGEST_FILE:
+            if entry.kind != "file" or entry.size > MAX_FILE_BYTES:
                 continue
             data = ws.store.read(filed.path).data
         except Problem:
-            continue  # gone or unreadable since it was filed
+            continue  # deleted or unreadable since it was indexed
         if b"\0" not in data[:BINARY_BYTES]:
             yield Body(entry.path, data, entry.modified_ns, entry.size)
 
 
 def _join_texts(texts: Iterable[bytes]) -> tuple[bytes, list[int]]:
-    """Whole lines of all texts, each with one line feed, and where each text begins."""
-    chunks = [text if text.endswith(b"\n") and b"\r" not in text else _plain(text) for text in texts]
+    """Join texts into whole lines, each ended by one line feed; and where each text begins."""
+    chunks = [text if text.endswith(b"\n") and b"\r" not in text else _normalize_line_ends(text) for text in texts]
     return b"".join(chunks), list(accumulate(map(len, chunks[:-1]), initial=0))
 
 
-def _plain(text: bytes) -> bytes:
+def _normalize_line_ends(text: bytes) -> bytes:
     text = text.replace(b"\r\n", b"\n")
     return text if not text or text.endswith(b"\n") else text + b"\n"
 
@@ -157,13 +157,13 @@ def _plain(text: bytes) -> bytes:
 
 
 class _BatchSearch:
-    """One batch looked through, by a thread of its own where that takes a while."""
+    """The search of one batch, in a thread of its own where the batch is large."""
 
     def __init__(self, matcher: Matcher, batch: list[Body], tally: _Tally, deadline: Deadline) -> None:
-        self._batch, self._tally = batch, _Tally(tally.asked, tally.limit - len(tally.items))
+        self._batch, self._tally = batch, _Tally(tally.request, tally.limit - len(tally.items))
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, args=(matcher, deadline), name="grep")
-        if sum(len(body.data) for body in batch) > ALONE_BYTES:
+        if sum(len(body.data) for body in batch) > MIN_THREAD_BYTES:
             self._thread.start()
         else:
             self._run(matcher, deadline)
@@ -175,23 +175,23 @@ class _BatchSearch:
             self._error = error
 
     def finish(self, tally: _Tally) -> None:
-        """Wait until it is done and add what was found; OutOfTime after that, if there was no time for all."""
+        """Wait for the end and add what was found to `tally`; then raise its error, if any (OutOfTime)."""
         if self._thread.ident is not None:
             self._thread.join()
         tally.items += self._tally.items[: tally.limit - len(tally.items)]
         tally.lines, tally.notes = tally.lines + self._tally.lines, tally.notes + self._tally.notes
         if self._error is not None:
             raise self._error
-        if tally.asked.told is not None:
-            tally.asked.told(len(self._batch))
+        if tally.request.on_progress is not None:
+            tally.request.on_progress(len(self._batch))
 
 
 def _grep_batches(matcher: Matcher, batches: Iterable[list[Body]], tally: _Tally, deadline: Deadline) -> None:
-    """One after the other; while one is searched the next is read."""
+    """Search batches one after the other; while one is searched the next is read."""
     running: _BatchSearch | None = None
     try:
         for batch in batches:
-            deadline.left()
+            deadline.check_seconds_left()
             before, running = running, _BatchSearch(matcher, batch, tally, deadline)
             if before is not None:
                 before.finish(tally)
@@ -201,10 +201,10 @@ def _grep_batches(matcher: Matcher, batches: Iterable[list[Body]], tally: _Tally
 
 
 def _grep_batch(matcher: Matcher, batch: list[Body], tally: _Tally, deadline: Deadline) -> None:
-    data, starts = _join_texts(body.data.removeprefix(MARK) for body in batch)
+    data, starts = _join_texts(body.data.removeprefix(BYTE_ORDER_MARK) for body in batch)
     end_of_note, first, counted, number = 0, 0, 0, 1
-    body, asked = batch[0], tally.asked
-    for start, end in matcher.lines(data, deadline):
+    body, request = batch[0], tally.request
+    for start, end in matcher.find_lines(data, deadline):
         tally.lines += 1
         if start >= end_of_note:
             tally.notes += 1
@@ -215,14 +215,14 @@ def _grep_batch(matcher: Matcher, batch: list[Body], tally: _Tally, deadline: De
         if len(tally.items) < tally.limit:
             number += data.count(b"\n", counted, start)
             counted = start
-            text = data[start:end].decode(errors="replace")[:LINE_CHARACTERS]
-            spans = tuple(islice(matcher.finditer(text, deadline), asked.spans))
-            around = _context(data, (first, end_of_note), (start, end), asked.context)
+            text = data[start:end].decode(errors="replace")[:MAX_LINE_CHARS]
+            spans = tuple(islice(matcher.finditer(text, deadline), request.spans))
+            around = _cut_context(data, (first, end_of_note), (start, end), request.context)
             tally.items.append(LineMatch(body.path, number, text, spans, *around))
 
 
-def _context(data: bytes, note: Span, line: Span, count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """So many lines before and after one, as far as the note goes, looking no further."""
+def _cut_context(data: bytes, note: Span, line: Span, count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The `count` lines before and after one, within its note; no more of the note is read."""
     if not count:
         return (), ()
     low, high = line
@@ -232,7 +232,7 @@ def _context(data: bytes, note: Span, line: Span, count: int) -> tuple[tuple[str
         high = further if further >= 0 else high
     before = data[low : line[0]].decode(errors="replace").split("\n")[:-1]
     after = data[line[1] + 1 : high].decode(errors="replace").split("\n") if high > line[1] else []
-    return tuple(text[:LINE_CHARACTERS] for text in before), tuple(text[:LINE_CHARACTERS] for text in after)
+    return tuple(text[:MAX_LINE_CHARS] for text in before), tuple(text[:MAX_LINE_CHARS] for text in after)
 
 
 # ---- places -------------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ def _context(data: bytes, note: Span, line: Span, count: int) -> tuple[tuple[str
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """Text, or a JavaScript regular expression, wherever it stands in notes, frontmatter included."""
+    """A request for text, or a JavaScript regular expression, anywhere in notes, frontmatter included."""
 
     query: str
     regex: bool = False
@@ -251,12 +251,12 @@ class Find:
     cancelled: Callable[[], bool] | None = None
 
     def check(self) -> None:
-        """Invalid if nothing can be looked for with it."""
-        _finder(self)
+        """Raise Invalid if the pattern cannot be compiled."""
+        _compile_find(self)
 
 
 class FoundIn(NamedTuple):
-    """A note that holds what was asked for."""
+    """A note that matches."""
 
     path: NotePath
     matches: int
@@ -267,7 +267,7 @@ class FoundIn(NamedTuple):
 
 
 class FoundTexts(NamedTuple):
-    """Every note that matches, by path. `late`: time ran out before all were looked at."""
+    """Every note that matches, by path. `late`: time ran out before all were searched."""
 
     notes: tuple[FoundIn, ...]
     late: bool = False
@@ -280,20 +280,20 @@ class TextMatch(NamedTuple):
     start: int  # in the text
 
 
-def find_text(ws: Workspace, asked: Find) -> FoundTexts:
-    """Which notes hold it, and how often. An empty text is in every note, no times. `places` shows where."""
-    matcher = _finder(asked)
-    return snapshot(ws, lambda: _find_in_notes(ws, asked, matcher))
+def find_text(ws: Workspace, request: Find) -> FoundTexts:
+    """Which notes match, and how often; an empty text is in every note, 0 times. `find_places` says where."""
+    matcher = _compile_find(request)
+    return snapshot(ws, lambda: _find_in_notes(ws, request, matcher))
 
 
-def _find_in_notes(ws: Workspace, asked: Find, matcher: Matcher) -> FoundTexts:
+def _find_in_notes(ws: Workspace, request: Find, matcher: Matcher) -> FoundTexts:
     notes: list[FoundIn] = []
-    deadline = _make_deadline(ws, asked)
+    deadline = _make_deadline(ws, request)
     try:
-        for body in _candidates(ws, matcher, asked.folder, deadline):
-            data = body.data.removeprefix(MARK)
-            count, first = matcher.count(data, deadline) if asked.query else (0, 0)
-            if count or not asked.query:
+        for body in _find_candidates(ws, matcher, request.folder, deadline):
+            data = body.data.removeprefix(BYTE_ORDER_MARK)
+            count, first = matcher.count(data, deadline) if request.query else (0, 0)
+            if count or not request.query:
                 length = len(data.decode(errors="replace"))
                 notes.append(FoundIn(body.path, count, first, length, body.modified_ns, body.size))
     except OutOfTime:
@@ -301,11 +301,11 @@ def _find_in_notes(ws: Workspace, asked: Find, matcher: Matcher) -> FoundTexts:
     return FoundTexts(tuple(notes), late=deadline.left_out)
 
 
-def places(ws: Workspace, asked: Find, text: str) -> Iterator[TextMatch]:
-    """Every match in one text, as `find_text` counts them; the byte order mark must be gone. OutOfTime is a cut."""
+def find_places(ws: Workspace, request: Find, text: str) -> Iterator[TextMatch]:
+    """Every match in one text, as `find_text` counts them, until time runs out. Remove a byte order mark before."""
     line, begin, at = 1, 0, 0
     try:
-        for start, end in _finder(asked).finditer(text, _make_deadline(ws, asked)):
+        for start, end in _compile_find(request).finditer(text, _make_deadline(ws, request)):
             line += text.count("\n", at, start)
             begin = max(begin, text.rfind("\n", at, start) + 1)
             at = start
@@ -314,45 +314,45 @@ def places(ws: Workspace, asked: Find, text: str) -> Iterator[TextMatch]:
         return
 
 
-def _make_deadline(ws: Workspace, asked: Find | Grep) -> Deadline:
-    if asked.until is None:
-        return Deadline.after(min(ws.limits.seconds, PATTERN_SECONDS), asked.cancelled)
-    return Deadline(asked.until, asked.cancelled)
+def _make_deadline(ws: Workspace, request: Find | Grep) -> Deadline:
+    if request.until is None:
+        return Deadline.after(min(ws.limits.seconds, PATTERN_SECONDS), request.cancelled)
+    return Deadline(request.until, request.cancelled)
 
 
-def _finder(asked: Find) -> Matcher:
-    dialect: Dialect = "javascript" if asked.regex else "literal"
-    ignore_case = not asked.case_sensitive
-    return compile_pattern(asked.query, dialect, ignore_case=ignore_case, whole_word=asked.whole_word, lines=False)
+def _compile_find(request: Find) -> Matcher:
+    dialect: Dialect = "javascript" if request.regex else "literal"
+    ignore_case = not request.case_sensitive
+    return compile_pattern(request.query, dialect, ignore_case=ignore_case, whole_word=request.whole_word, lines=False)
 
 
-def _candidates(ws: Workspace, matcher: Matcher, folder: str, deadline: Deadline) -> Iterator[Body]:
-    """Notes that may match, by one look at many joined texts."""
+def _find_candidates(ws: Workspace, matcher: Matcher, folder: str, deadline: Deadline) -> Iterator[Body]:
+    """Notes that may match, by one search over many joined texts."""
     for batch in ws.index.bodies(matcher.needles, folder=folder, visible=ws.access.visibility):
         starts = list(accumulate((len(body.data) + 1 for body in batch[:-1]), initial=0))
         data = b"\n".join([body.data for body in batch])
-        for place in matcher.candidates(data, starts, deadline):
+        for place in matcher.find_candidates(data, starts, deadline):
             yield batch[place]
 
 
 # ---- notes that hold some text ------------------------------------------------------------------------
 
 
-def holding(ws: Workspace, text: str) -> list[NotePath]:
-    """Notes whose body (not their frontmatter) holds this text, case ignored, by path."""
+def find_notes_containing(ws: Workspace, text: str) -> list[NotePath]:
+    """Notes whose body (not their frontmatter) contains this text, case ignored, by path."""
     matcher = compile_pattern(text, "literal", lines=False) if text else Matcher(Needles(), None, None)
 
-    def found() -> list[NotePath]:
+    def search() -> list[NotePath]:
         deadline = Deadline.after(ws.limits.seconds)
-        bodies = _candidates(ws, matcher, "", deadline)
-        return [body.path for body in bodies if not text or _in_body(body, matcher, deadline)]
+        bodies = _find_candidates(ws, matcher, "", deadline)
+        return [body.path for body in bodies if not text or _is_in_body(body, matcher, deadline)]
 
-    return snapshot(ws, found)
+    return snapshot(ws, search)
 
 
-def _in_body(body: Body, matcher: Matcher, deadline: Deadline) -> bool:
-    """A candidate holds the text somewhere: perhaps in the frontmatter, if it has one."""
-    if matcher.sure and not body.data.removeprefix(MARK).startswith(b"---"):
+def _is_in_body(body: Body, matcher: Matcher, deadline: Deadline) -> bool:
+    """Whether a candidate, which contains the text somewhere, has it outside of its frontmatter."""
+    if matcher.is_sure and not body.data.removeprefix(BYTE_ORDER_MARK).startswith(b"---"):
         return True
     text = body.text
     return matcher.count(text[read_frontmatter(text).end :].encode(errors="replace"), deadline)[0] > 0

@@ -1,12 +1,12 @@
-"""What is looked for in texts: a pattern in one of four dialects, compiled into one value that finds it.
+"""Compiles a pattern of one of four dialects into a `Matcher`, which finds it in texts.
 
-re2 runs in linear time and lets other threads run, so it takes the first look at everything. What re2 cannot say
+re2 runs in linear time and releases the interpreter lock, so it searches everything first. What re2 cannot express
 (look-around, back references, word boundaries beyond ASCII) is searched for by the `regex` module, the backtracker,
-with a clock, and only where re2 has let a text through.
+with a timeout, and only in texts where the relaxed re2 pattern matches.
 
-Whatever the pattern, it is answered with little memory and in time. What would grow too large is refused before any
-engine has it; re2 searches by pieces, and neither engine is given a text that could take it too long or too much: no
-call of re2 can be stopped, and a large program is slow where re2 must do without its table of states.
+Any pattern is answered within a bound of memory and time. Patterns that would grow too large are refused before they
+are compiled; re2 searches by slices, and neither engine is given a text that could take it too long or too much
+memory: a call of re2 cannot be stopped, and a large program is slow once re2 must do without its table of states.
 """
 
 import threading
@@ -30,20 +30,20 @@ from notewright.engine.find._regex_reader import (
     Named,
     Node,
     Set,
-    grown,
     parse_pattern,
     walk,
+    weigh_expanded,
 )
 from notewright.engine.find._regex_writers import (
     RE2_BYTES,
     TooMuchForRe2,
     compile_re2,
-    for_re2,
-    for_regex,
+    count_places,
+    count_pushes,
+    find_required,
     letter_of,
-    places,
-    pushes,
-    required,
+    to_re2_source,
+    to_regex_source,
 )
 from notewright.errors import Invalid
 from notewright.index.base import Needles
@@ -52,7 +52,7 @@ _MAX_PLACES = 10_000  # of a pattern written out; `regex` takes up to 600 bytes 
 _MAX_INSTRUCTIONS = 150_000  # instructions of re2's, which stops by itself at twice as many
 _MAX_BACKTRACKER_BYTES = 96 << 20  # bytes that `regex` may need for one text
 _BACKTRACKER_SECONDS = 1.0  # of processor time for one text of `regex`, for which no other text waits longer
-_PUSH_BYTES = 64  # that `regex` keeps for one push; 50 to 60 were measured
+_PUSH_BYTES = 64  # that `regex` keeps for one place to go back to; 50 to 60 were measured
 _MATCHERS_KEPT = 8  # each with at most RE2_BYTES for each of its two forms
 _ANYWHERE, _AT_START = re2._Anchor.UNANCHORED, re2._Anchor.ANCHOR_START
 _SLICE_BYTES = 4_000_000  # bytes searched between two looks at the clock
@@ -61,9 +61,9 @@ _SAMPLES = 16  # of a long text
 _SHARED_BYTES = 2 << 20  # bytes that one may need without waiting for others
 _CLASS_INSTRUCTIONS = 2_000  # at most, for one class of Unicode characters; 1,350 were seen
 _QUICK_TRIES = 8  # before the exact pattern searches by itself
-_QUICK_BYTES = 256_000  # of texts that are looked at by the quick form
-_MAX_QUICK_MISSES = 32  # lines the quick form found in vain, before the exact pattern takes over
-_MAX_TRIED_BYTES = 4_096  # of a text in which the exact pattern is tried at places that the quick one found
+_QUICK_BYTES = 256_000  # of texts that are searched by the quick form
+_MAX_QUICK_MISSES = 32  # lines found by the quick form that do not match, before the exact pattern takes over
+_MAX_TRIED_BYTES = 4_096  # of a text in which the exact pattern is tried where the quick one matches
 
 _large_memory_lock = threading.Lock()  # held by the one search that needs much memory
 
@@ -71,23 +71,23 @@ Span = tuple[int, int]
 
 
 class OutOfTime(Exception):
-    """The search was stopped before it was done: what was found so far is what there is."""
+    """The deadline passed or the caller cancelled; what was found until then stays valid."""
 
 
 @dataclass(slots=True)
 class Deadline:
-    """How long a search may take, and whether anybody still waits for it."""
+    """When a search must end, and whether its caller has cancelled it."""
 
     until: float  # on the monotonic clock
     cancelled: Callable[[], bool] | None = None
-    left_out: bool = False  # a text was too long for what the pattern asks
+    left_out: bool = False  # a text was skipped: too long for a pattern this slow
 
     @classmethod
     def after(cls, seconds: float, cancelled: Callable[[], bool] | None = None) -> "Deadline":
         return cls(time.monotonic() + seconds, cancelled)
 
-    def left(self) -> float:
-        """Seconds that remain, or OutOfTime."""
+    def check_seconds_left(self) -> float:
+        """The seconds that remain; OutOfTime if none do, or the caller cancelled."""
         rest = self.until - time.monotonic()
         if rest <= 0 or (self.cancelled is not None and self.cancelled()):
             raise OutOfTime
@@ -96,59 +96,57 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """A compiled pattern. Offsets are characters where texts are given, bytes where bytes are."""
+    """A compiled pattern. Offsets count characters in str, bytes in bytes."""
 
     needles: Needles  # what the index can narrow by
-    relaxed: Any  # re2: finds every match, and perhaps what is none; None if not even that can be said
-    exact: Any  # re2: finds the matches and nothing else, in ASCII text at least; None if that cannot be said
-    backtracker: Any = (
-        None  # regex: finds the matches and nothing else, but may take for ever; None where it is not needed
-    )
-    pushes: int = 0  # what the backtracker keeps for each character of a text
-    text: bytes = b""  # what the pattern says, if it is nothing but ASCII text; in lower case where case is ignored
+    relaxed: Any  # re2: finds every match, perhaps more; None if re2 cannot express even that
+    exact: Any  # re2: finds exactly the matches, in ASCII text at least; None if re2 cannot express it
+    backtracker: Any = None  # regex: finds exactly the matches, but may take for ever; None where re2 is enough
+    pushes: int = 0  # places to go back to that the backtracker may keep for each character of a text
+    text: bytes = b""  # the pattern, if it is nothing but ASCII text; in lower case where case is ignored
     fold: bool = False
-    # re2: both of these with classes of ASCII and everything beyond: exact in ASCII text, relaxed in any other
+    # re2: like both, but every class holds all characters beyond ASCII: exact in ASCII text, relaxed in any other
     quick: Any = None
 
     @property
-    def _same(self) -> bool:
-        """What the first look finds in ASCII text is a match."""
+    def _sure_in_ascii(self) -> bool:
+        """Whether everything the first search finds in ASCII text is a match."""
         return self.exact is not None and self.relaxed is not None and self.exact.pattern == self.relaxed.pattern
 
     @property
-    def sure(self) -> bool:
-        """What the first look finds is a match."""
-        return self._same and self.backtracker is None
+    def is_sure(self) -> bool:
+        """Whether everything the first search finds is a match, so that nothing has to check it again."""
+        return self._sure_in_ascii and self.backtracker is None
 
     def finditer(self, text: str, deadline: Deadline) -> Iterator[Span]:
-        """Every match that is not empty, from left to right, none over another."""
-        if self._by_re2(text):
-            yield from _in_characters(text, self._exact_spans(text.encode(errors="replace"), deadline))
+        """Every match that is not empty, from left to right, without overlaps."""
+        if self._is_exact_by_re2(text):
+            yield from _to_character_spans(text, self._find_exact_spans(text.encode(errors="replace"), deadline))
         else:
-            yield from self._backtracker_spans(text, deadline)
+            yield from self._find_backtracker_spans(text, deadline)
 
     def count(self, data: bytes, deadline: Deadline) -> tuple[int, int]:
-        """How many matches there are that are not empty, and at which character the first begins."""
-        if not self._by_re2(data):
-            return _counted(self._backtracker_spans(data.decode(errors="replace"), deadline))
-        if (folded := self._folded(data)) is not None:
+        """Count the matches that are not empty, and the character at which the first begins."""
+        if not self._is_exact_by_re2(data):
+            return _count_spans(self._find_backtracker_spans(data.decode(errors="replace"), deadline))
+        if (folded := self._fold_for_text_search(data)) is not None:
             total, first = folded.count(self.text), max(folded.find(self.text), 0)
         else:
-            total, first = _counted(self._exact_spans(data, deadline))
+            total, first = _count_spans(self._find_exact_spans(data, deadline))
         return total, len(data[:first].decode(errors="replace"))
 
-    def found_in(self, data: bytes, deadline: Deadline) -> bool:
-        """Does the pattern match anywhere? An empty match counts."""
-        if self._by_re2(data):
-            pattern, search = self._exact_search(data)
+    def is_found_in(self, data: bytes, deadline: Deadline) -> bool:
+        """Whether the pattern matches anywhere; an empty match counts."""
+        if self._is_exact_by_re2(data):
+            pattern, search = self._choose_exact_search(data)
             return _would_end_in_time(pattern, data, 0, len(data), deadline) and search(0) is not None
         return self._search_by_backtracker(data.decode(errors="replace"), 0, deadline) is not None
 
-    def _exact_spans(self, data: bytes, deadline: Deadline) -> Iterator[Span]:
-        pattern, search = self._exact_search(data)
+    def _find_exact_spans(self, data: bytes, deadline: Deadline) -> Iterator[Span]:
+        pattern, search = self._choose_exact_search(data)
         at = 0 if _would_end_in_time(pattern, data, 0, len(data), deadline) else len(data) + 1
         while at <= len(data):
-            deadline.left()
+            deadline.check_seconds_left()
             found = search(at)
             if found is None:
                 return
@@ -158,23 +156,23 @@ class Matcher:
                 at = end
             else:
                 at = end + 1
-                while at < len(data) and data[at] & 0xC0 == 0x80:  # never within a character
+                while at < len(data) and data[at] & 0xC0 == 0x80:  # never inside a character
                     at += 1
 
-    def _exact_search(self, data: bytes) -> tuple[Any, Callable[[int], Span | None]]:
-        """The pattern by which matches in this text are exact, and what finds the next from some place on."""
+    def _choose_exact_search(self, data: bytes) -> tuple[Any, Callable[[int], Span | None]]:
+        """The pattern that is exact in this text, and a function that finds its next match from some place on."""
         if self.quick is None:
             return self.exact, partial(_search, self.exact, data)
         if data.isascii():
             return self.quick, partial(_search, self.quick, data)
         if len(data) > _MAX_TRIED_BYTES:
             return self.exact, partial(_search, self.exact, data)
-        return self.exact, partial(_search_in_turn, self.quick, self.exact, data)
+        return self.exact, partial(_search_quick_then_exact, self.quick, self.exact, data)
 
-    def _by_re2(self, text: str | bytes) -> bool:
+    def _is_exact_by_re2(self, text: str | bytes) -> bool:
         return self.exact is not None and (self.backtracker is None or text.isascii())
 
-    def _backtracker_spans(self, text: str, deadline: Deadline) -> Iterator[Span]:
+    def _find_backtracker_spans(self, text: str, deadline: Deadline) -> Iterator[Span]:
         at = 0
         while at <= len(text):
             found = self._search_by_backtracker(text, at, deadline)
@@ -192,39 +190,39 @@ class Matcher:
         try:
             with _wait_for_memory(needed, deadline):
                 found = self.backtracker.search(
-                    text, pos=at, timeout=min(deadline.left(), _BACKTRACKER_SECONDS), concurrent=True
+                    text, pos=at, timeout=min(deadline.check_seconds_left(), _BACKTRACKER_SECONDS), concurrent=True
                 )
         except TimeoutError:
-            deadline.left()
+            deadline.check_seconds_left()
             deadline.left_out = True
             return None
         return None if found is None else found.span()
 
     # ---- many texts at once ----------------------------------------------------------------------------
 
-    def lines(self, data: bytes, deadline: Deadline) -> Iterator[Span]:
+    def find_lines(self, data: bytes, deadline: Deadline) -> Iterator[Span]:
         """Start and end of every line that matches. `data` is whole lines, each with its line feed."""
         begin = 0
         if self.quick is not None and len(data) <= _QUICK_BYTES:
-            begin = yield from self._lines_quickly(data, deadline)
-        look, same, sure = self._first_look(self.relaxed, data), self._same, self.sure
-        for low, high in _slices(self.relaxed, data, deadline, begin):
+            begin = yield from self._find_lines_quickly(data, deadline)
+        look, sure_in_ascii, sure = self._make_first_look(self.relaxed, data), self._sure_in_ascii, self.is_sure
+        for low, high in _cut_into_slices(self.relaxed, data, deadline, begin):
             while low <= high and (found := look(low, high)) is not None:
                 start = data.rfind(b"\n", low, found[0]) + 1 or low
                 low = data.find(b"\n", found[1]) + 1
                 line = b"" if sure else data[start : low - 1]
-                if sure or (same and self._by_re2(line)) or self.found_in(line, deadline):
+                if sure or (sure_in_ascii and self._is_exact_by_re2(line)) or self.is_found_in(line, deadline):
                     yield start, low - 1
 
-    def _lines_quickly(self, data: bytes, deadline: Deadline) -> Generator[Span, None, int]:
-        """The same by the quick form, and where it gave up: in a script beyond ASCII it finds nearly every line."""
+    def _find_lines_quickly(self, data: bytes, deadline: Deadline) -> Generator[Span, None, int]:
+        """Find lines by the quick form; returns where it gave up: in a script beyond ASCII it finds nearly every line."""
         misses = 0
-        for low, high in _slices(self.quick, data, deadline):
+        for low, high in _cut_into_slices(self.quick, data, deadline):
             while low <= high and (found := _search(self.quick, data, low, high)) is not None:
                 start = data.rfind(b"\n", low, found[0]) + 1 or low
                 low = data.find(b"\n", found[1]) + 1
                 line = data[start : low - 1]
-                if line.isascii() or self.found_in(line, deadline):
+                if line.isascii() or self.is_found_in(line, deadline):
                     yield start, low - 1
                 else:
                     misses += 1
@@ -232,44 +230,44 @@ class Matcher:
                         return low
         return len(data)
 
-    def candidates(self, data: bytes, starts: list[int], deadline: Deadline) -> Iterator[int]:
-        """Which of the texts joined in `data` (at `starts`) may hold a match: all that do are among them."""
+    def find_candidates(self, data: bytes, starts: list[int], deadline: Deadline) -> Iterator[int]:
+        """The numbers of the texts joined in `data` (at `starts`) that may match; none that matches is left out."""
         if not _would_end_in_time(self.relaxed, data, 0, len(data), deadline):
-            yield from self._candidates_alone(data, starts, deadline)
+            yield from self._find_candidates_one_by_one(data, starts, deadline)
             return
-        look, at = self._first_look(self.relaxed, data), 0
+        look, at = self._make_first_look(self.relaxed, data), 0
         while at < len(starts) and (found := look(starts[at], len(data))) is not None:
-            deadline.left()
+            deadline.check_seconds_left()
             at = bisect_right(starts, found[0], at) - 1
             yield at
             at += 1
 
-    def _candidates_alone(self, data: bytes, starts: list[int], deadline: Deadline) -> Iterator[int]:
+    def _find_candidates_one_by_one(self, data: bytes, starts: list[int], deadline: Deadline) -> Iterator[int]:
         deadline.left_out = False
         for at, (low, high) in enumerate(pairwise([*starts, len(data)])):
-            deadline.left()
+            deadline.check_seconds_left()
             if (
                 _would_end_in_time(self.relaxed, data, low, high, deadline)
                 and _search(self.relaxed, data, low, high) is not None
             ):
                 yield at
 
-    def _first_look(self, pattern: Any, data: bytes) -> Callable[[int, int], Span | None]:
-        """The place of the next match that may be one, between two places."""
-        if (folded := self._folded(data)) is not None:
-            return partial(_look_for, folded, self.text)
+    def _make_first_look(self, pattern: Any, data: bytes) -> Callable[[int, int], Span | None]:
+        """A function that finds the next possible match between two places."""
+        if (folded := self._fold_for_text_search(data)) is not None:
+            return partial(_find_bytes, folded, self.text)
         return (lambda low, _: (low, low)) if pattern is None else partial(_search, pattern, data)
 
-    def _folded(self, data: bytes) -> bytes | None:
-        """The bytes in which `text` is every match; None where there is no such text, or ſ and K would be s and k."""
+    def _fold_for_text_search(self, data: bytes) -> bytes | None:
+        """The bytes in which to look for `text` itself; None if there is none, or where ſ and K must match s and k."""
         if not self.text or b"\xc5\xbf" in data or b"\xe2\x84\xaa" in data:
             return None
         return data.lower() if self.fold else data
 
 
 class _DeferredRe2:
-    """A pattern that re2 is sure to take, compiled when it is first needed: with classes of Unicode characters that
-    takes 1.2 ms, and as long again when it first finds something."""
+    """A pattern that re2 certainly accepts, compiled on first use: with classes of Unicode characters that takes
+    1.2 ms, and as long again when it first finds something."""
 
     def __init__(self, source: str, lines: bool) -> None:
         self.pattern, self._lines = source, lines
@@ -286,8 +284,8 @@ class _DeferredRe2:
 def compile_pattern(
     pattern: str, dialect: Dialect = "re2", *, ignore_case: bool = True, whole_word: bool = False, lines: bool = True
 ) -> Matcher:
-    """The matcher of a pattern, or Invalid. `lines`: it never matches across the end of a line, and `^`, `$` mean
-    lines; else they mean the whole text.
+    """Compile a pattern, or raise Invalid. `lines`: matches never cross the end of a line, and `^`, `$` are the ends of
+    lines; else of the whole text.
 
     `re2` and `python-like` know Unicode in `\\\\w`, `\\\\d`, `\\\\s`, `\\\\b`; only the latter has look-around and back
     references. `javascript` is what `new RegExp(pattern)` takes, `literal` is no pattern at all.
@@ -295,35 +293,36 @@ def compile_pattern(
     if dialect == "javascript":
         _check_javascript(pattern)
     node = parse_pattern(pattern, dialect, ignore_case=ignore_case, multiline=lines)
-    fits = places(node) <= _MAX_PLACES
-    quick = _quick_form(node) if fits and lines and not whole_word else None
+    fits = count_places(node) <= _MAX_PLACES
+    quick = _compile_quick_form(node) if fits and lines and not whole_word else None
     if quick is not None:
-        deferred = _DeferredRe2(for_re2(node, relaxed=False), lines)
-        return Matcher(Needles(required(node)), deferred, deferred, quick=quick)
-    exact = _re2_form(node, lines, relaxed=False) if fits and (dialect == "re2" or not whole_word) else None
+        deferred = _DeferredRe2(to_re2_source(node, relaxed=False), lines)
+        return Matcher(Needles(find_required(node)), deferred, deferred, quick=quick)
+    exact = _compile_re2_form(node, lines, relaxed=False) if fits and (dialect == "re2" or not whole_word) else None
     if not fits or (dialect == "re2" and exact is None):
         raise Invalid("the pattern is too large: make its repetitions {n,m} and classes smaller", what="pattern")
     if whole_word:
         inner = node.nodes if isinstance(node, Chain) else (node,)
         node = Chain((Boundary("left-free"), *inner, Boundary("right-free")))
-        exact = _re2_form(node, lines, relaxed=False)
-    relaxed = _re2_form(node, lines, relaxed=True, known=exact)
-    backtracker = None if exact is not None and not _beyond_ascii(node) else _compile_backtracker(node)
-    return Matcher(Needles(required(node)), relaxed, exact, backtracker, pushes(node), *_plain_text(node))
+        exact = _compile_re2_form(node, lines, relaxed=False)
+    relaxed = _compile_re2_form(node, lines, relaxed=True, known=exact)
+    backtracker = None if exact is not None and not _has_unicode_boundary(node) else _compile_backtracker(node)
+    needles = Needles(find_required(node))
+    return Matcher(needles, relaxed, exact, backtracker, count_pushes(node), *_find_plain_text(node))
 
 
-def _plain_text(node: Node) -> tuple[bytes, bool]:
-    """The ASCII text a pattern is, if it is nothing else, and whether case is ignored; then in lower case."""
+def _find_plain_text(node: Node) -> tuple[bytes, bool]:
+    """The ASCII text a pattern consists of, or b"", and whether case is ignored; then in lower case."""
     nodes = node.nodes if isinstance(node, Chain) else (node,)
-    text = "".join(letter_of(one) or "\n" for one in nodes)
-    folds = {one.fold for one in nodes if isinstance(one, Set)}
+    text = "".join(letter_of(inner) or "\n" for inner in nodes)
+    folds = {inner.fold for inner in nodes if isinstance(inner, Set)}
     if not text.isascii() or "\n" in text or len(folds) != 1:
         return b"", False
     return (text.lower() if True in folds else text).encode(), True in folds
 
 
 def _check_javascript(pattern: str) -> None:
-    """Invalid unless a JavaScript engine takes it: with Unicode rules, or with the old and laxer ones."""
+    """Raise Invalid unless a JavaScript engine accepts it: with Unicode rules, or with the old and laxer ones."""
     for flags in ("u", ""):
         try:
             regress.Regex(pattern[:2000], flags)
@@ -333,60 +332,60 @@ def _check_javascript(pattern: str) -> None:
     raise Invalid(f"not a JavaScript regular expression: {problem}", what="pattern")
 
 
-def _re2_form(node: Node, lines: bool, *, relaxed: bool, known: Any = None) -> Any:
-    """The pattern for re2, or None where re2 cannot say it or it would be too large. `known`: a form there is."""
+def _compile_re2_form(node: Node, lines: bool, *, relaxed: bool, known: Any = None) -> Any:
+    """Compile for re2, or None if re2 cannot express it or it is too large. `known`: a form to reuse if equal."""
     try:
-        source = for_re2(node, relaxed=relaxed)
-        made = known if known is not None and known.pattern == source else compile_re2(source, lines=lines)
+        source = to_re2_source(node, relaxed=relaxed)
+        compiled = known if known is not None and known.pattern == source else compile_re2(source, lines=lines)
     except (TooMuchForRe2, re2.error):
         return None
-    return made if made.programsize <= _MAX_INSTRUCTIONS else None
+    return compiled if compiled.programsize <= _MAX_INSTRUCTIONS else None
 
 
-def _quick_form(node: Node) -> Any:
-    """`Matcher.quick`, where what makes a pattern slow to compile are classes, and re2 is sure to take it as it is."""
-    if any(isinstance(one, Boundary) and one.kind in ("text-start", "text-end") for one in walk(node)):
-        return None  # many texts are joined for the first look, where these need a relaxed form of their own
-    if not any(isinstance(one, Set) and any(isinstance(item, Named) for item in one.items) for one in walk(node)):
+def _compile_quick_form(node: Node) -> Any:
+    """Compile `Matcher.quick`, or None unless classes make the pattern slow to compile and re2 certainly accepts it."""
+    if any(isinstance(inner, Boundary) and inner.kind in ("text-start", "text-end") for inner in walk(node)):
+        return None  # many texts are joined for the first search, where these need a relaxed form of their own
+    if not any(isinstance(inner, Set) and any(isinstance(item, Named) for item in inner.items) for inner in walk(node)):
         return None
 
-    def weigh(one: Node) -> int:
-        items = one.items if isinstance(one, Set) else ((0, 0),)
+    def weigh(inner: Node) -> int:
+        items = inner.items if isinstance(inner, Set) else ((0, 0),)
         return sum(_CLASS_INSTRUCTIONS if isinstance(item, Named) else 50 for item in items)
 
-    if _beyond_ascii(node) or grown(node, weigh) > _MAX_INSTRUCTIONS:
+    if _has_unicode_boundary(node) or weigh_expanded(node, weigh) > _MAX_INSTRUCTIONS:
         return None
     try:
-        return compile_re2(for_re2(node, relaxed=False, ascii_classes=True), lines=True)
+        return compile_re2(to_re2_source(node, relaxed=False, ascii_classes=True), lines=True)
     except (TooMuchForRe2, re2.error):
         return None
 
 
 def _compile_backtracker(node: Node) -> Any:
     try:
-        return regex.compile(for_regex(node), regex.VERSION0, cache_pattern=False)
+        return regex.compile(to_regex_source(node), regex.VERSION0, cache_pattern=False)
     except regex.error as error:
         raise Invalid(f"not a regular expression: {error.msg}", what="pattern") from None
 
 
-def _beyond_ascii(node: Node) -> bool:
-    """Does it ask for a word boundary, which re2 sees in ASCII alone?"""
+def _has_unicode_boundary(node: Node) -> bool:
+    """Whether it holds a word boundary, which re2 knows only in ASCII."""
     kinds = ("word", "not-word", "left-free", "right-free")
-    return any(isinstance(one, Boundary) and one.kind in kinds for one in walk(node))
+    return any(isinstance(inner, Boundary) and inner.kind in kinds for inner in walk(node))
 
 
-def _look_for(folded: bytes, word: bytes, low: int, high: int) -> Span | None:
+def _find_bytes(folded: bytes, word: bytes, low: int, high: int) -> Span | None:
     at = folded.find(word, low, high)
     return (at, at + len(word)) if at >= 0 else None
 
 
-def _counted(spans: Iterator[Span]) -> tuple[int, int]:
-    """How many there are and where the first begins; there may be millions."""
+def _count_spans(spans: Iterator[Span]) -> tuple[int, int]:
+    """Count spans without keeping them, there may be millions; and where the first begins."""
     first = next(spans, None)
     return (0, 0) if first is None else (1 + sum(1 for _ in spans), first[0])
 
 
-def _in_characters(text: str, spans: Iterator[Span]) -> Iterator[Span]:
+def _to_character_spans(text: str, spans: Iterator[Span]) -> Iterator[Span]:
     if text.isascii():
         yield from spans
         return
@@ -402,11 +401,11 @@ def _in_characters(text: str, spans: Iterator[Span]) -> Iterator[Span]:
 
 @contextmanager
 def _wait_for_memory(needed: int, deadline: Deadline) -> Iterator[None]:
-    """For so many bytes of memory: whoever needs much waits until nobody else does."""
+    """Hold a lock while so many bytes are needed, if they are many: one such search runs at a time."""
     if needed <= _SHARED_BYTES:
         yield
         return
-    if not _large_memory_lock.acquire(timeout=deadline.left()):
+    if not _large_memory_lock.acquire(timeout=deadline.check_seconds_left()):
         raise OutOfTime
     try:
         yield
@@ -414,18 +413,18 @@ def _wait_for_memory(needed: int, deadline: Deadline) -> Iterator[None]:
         _large_memory_lock.release()
 
 
-def _slice_bytes(pattern: Any) -> int:
-    """Bytes that may be searched without a look at the clock, even if every instruction is at work for each."""
+def _find_slice_bytes(pattern: Any) -> int:
+    """Bytes that may be searched between two checks of the clock, even at one step per instruction and byte."""
     return _SLICE_BYTES if pattern is None else max(1_000, min(_SLICE_BYTES, _SLICE_STEPS // pattern.programsize))
 
 
-def _slices(pattern: Any, data: bytes, deadline: Deadline, low: int = 0) -> Iterator[Span]:
-    """Whole lines from `low` on, so many that the clock is seen in time; a line too long for that stands alone."""
+def _cut_into_slices(pattern: Any, data: bytes, deadline: Deadline, low: int = 0) -> Iterator[Span]:
+    """Cut into whole lines from `low` on, few enough to check the clock in time; a longer line is a slice alone."""
     if low >= len(data):
-        return  # before the pattern is asked for its size, which may compile it
-    most = _slice_bytes(pattern)
+        return  # before asking the pattern for its size, which may compile it
+    most = _find_slice_bytes(pattern)
     while low < len(data):
-        deadline.left()
+        deadline.check_seconds_left()
         high = data.find(b"\n", min(low + most, len(data) - 1))
         if high - low > 2 * most:
             high = data.rfind(b"\n", low, low + most)
@@ -436,10 +435,10 @@ def _slices(pattern: Any, data: bytes, deadline: Deadline, low: int = 0) -> Iter
 
 
 def _would_end_in_time(pattern: Any, data: bytes, low: int, high: int, deadline: Deadline) -> bool:
-    """Would a search end in time, at its slowest? Told from samples, with every instruction at work: re2 falls back on
-    that where a pattern has too many states. `left_out` says so if not."""
+    """Whether a search would end in time even at its slowest; sets `left_out` if not. Estimated by running samples with
+    every instruction at work, which is what re2 falls back on when a pattern has too many states."""
     length = high - low
-    if pattern is None or length <= 4 * _slice_bytes(pattern):
+    if pattern is None or length <= 4 * _find_slice_bytes(pattern):
         return True
     size = pattern.programsize
     never, sample, worst = _compile_slowest(pattern.pattern, size), max(256, min(4096, _SLICE_STEPS // 10 // size)), 0.0
@@ -447,7 +446,7 @@ def _would_end_in_time(pattern: Any, data: bytes, low: int, high: int, deadline:
         began = time.thread_time()  # a busy machine must not look like a slow pattern
         _search(never, data, at, min(at + sample, high))
         worst = max(worst, (time.thread_time() - began) / sample)
-        if worst * length > deadline.left():
+        if worst * length > deadline.check_seconds_left():
             deadline.left_out = True
             return False
     return True
@@ -455,7 +454,7 @@ def _would_end_in_time(pattern: Any, data: bytes, low: int, high: int, deadline:
 
 @lru_cache(maxsize=4)
 def _compile_slowest(source: str, size: int) -> Any:
-    """Finds nothing, after a look at everything; with memory for its program and hardly any for states."""
+    """A form that never matches but reads everything, with memory for its program and hardly any for states."""
     memory = 16 * (size + 100)
     while True:
         try:
@@ -472,9 +471,9 @@ def _search(pattern: Any, data: bytes, low: int, high: int | None = None) -> Spa
     return span if span[0] >= 0 else None
 
 
-def _search_in_turn(quick: Any, exact: Any, data: bytes, low: int) -> Span | None:
-    """The next exact match, which is tried where a quick one begins: at a given place re2 needs no program that reads
-    backwards, and to compile that takes as long as the one that reads forwards."""
+def _search_quick_then_exact(quick: Any, exact: Any, data: bytes, low: int) -> Span | None:
+    """Find the next exact match by trying it where a quick one begins: anchored there, re2 need not compile the program
+    that reads backwards, which takes as long as the one that reads forwards."""
     for _ in range(_QUICK_TRIES):
         found = _search(quick, data, low)
         if found is None:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from heapq import nlargest
 
-from notewright.engine.find.ranking import PAGE, Ranking, lift, neighbour_scores, rank, spread, unreachable
-from notewright.engine.find.snippets import shown_section, words_of
+from notewright.engine.find import ranking
+from notewright.engine.find.snippets import cut_section_snippet, to_words
 from notewright.engine.indexing.ready import snapshot
 from notewright.engine.workspace import Workspace
 from notewright.index.base import EVERYTHING, Index, Query, SearchEvidence
@@ -16,7 +16,7 @@ from notewright.notes.words import query_words
 SENTENCE_WORDS = 5  # so many words beside a phrase are a sentence that quotes something, not a search for the quotation
 MAX_QUESTION_CHARS = 4_000  # characters of a question; what comes after them is not looked for
 DEPTH = 100  # of each list of evidence: the best hundred change nothing, the best thirty cost a point
-SPREADING = 30  # so many of the best share with their neighbours
+SPREADING = 30  # so many of the best share their scores with their neighbours
 STRANGERS = 10  # so many notes without any of the words may come in by their neighbours
 
 
@@ -87,11 +87,11 @@ def find(index: Index, query: Query) -> Hits:
     return Hits(hits, max(evidence.any_of, len(ordered)), evidence.all_of, len(ordered) > end)
 
 
-def _ranked(index: Index, query: Query, evidence: SearchEvidence) -> Ranking:
-    """The best share with their neighbours. Of those that have none of the words the nearest few may come in."""
-    scores, sections = rank(evidence)
+def _ranked(index: Index, query: Query, evidence: SearchEvidence) -> ranking.Ranking:
+    """Rank by all evidence. The best share with their neighbours; a few of these come in without any of the words."""
+    scores, sections = ranking.rank(evidence)
     best = nlargest(SPREADING, scores, key=scores.__getitem__)
-    given = neighbour_scores(scores, index.neighbours(best))
+    given = ranking.score_neighbours(scores, index.neighbours(best))
     met, every = evidence.meets, evidence.meets is None and query.visible == EVERYTHING
     unmatched = (note for note in given if note not in scores)
     strangers = nlargest(STRANGERS if every else STRANGERS * 4, unmatched, key=given.__getitem__)
@@ -99,24 +99,24 @@ def _ranked(index: Index, query: Query, evidence: SearchEvidence) -> Ranking:
     linked = [note for note in best if note in given]
     candidates = {note: given[note] for note in (*linked, *strangers)}
     if every:  # nobody needs the degree of a note too low for the page; where some are hidden, only others have one
-        low = unreachable(scores, candidates, max(query.offset + query.limit, PAGE))
+        low = ranking.find_unreachable(scores, candidates, max(query.offset + query.limit, ranking.PAGE_HITS))
         degrees = index.degrees([note for note in candidates if note not in low])
     else:
         degrees = index.degrees(list(candidates), query.visible)
     shown = strangers if every else [note for note in strangers if note in degrees]
     kept = [*linked, *shown[:STRANGERS]]
-    after = spread(scores, {note: given[note] for note in kept}, degrees)
-    return Ranking(lift(after, evidence.whole), sections)
+    after = ranking.add_shares(scores, {note: given[note] for note in kept}, degrees)
+    return ranking.Ranking(ranking.raise_whole_matches(after, evidence.whole), sections)
 
 
 def _hits(
     index: Index, page: Sequence[tuple[int, float]], sections: dict[int, int], forms: Sequence[str]
 ) -> tuple[Hit, ...]:
-    words = words_of(forms)
+    words = to_words(forms)
     notes = index.notes([note for note, _ in page])
     hits = []
     for number, score in page:
         if note := notes.get(number):
-            heading, line, text, marks = shown_section(note, sections.get(number, 0), words)
+            heading, line, text, marks = cut_section_snippet(note, sections.get(number, 0), words)
             hits.append(Hit(note.path, note.title, score, note.modified_ns, heading, line, text, marks))
     return tuple(hits)

@@ -1,4 +1,4 @@
-"""The few words of a section that show why it was found."""
+"""Cuts snippets: the few words of a section that show why it was found."""
 
 import re
 import unicodedata
@@ -7,26 +7,26 @@ from functools import cache
 
 from notewright.index.base import IndexedNote
 
-LENGTH = 200  # characters of a snippet, wide ones counted twice
-LINES = 400  # of a section that are looked at
-LONGEST_LINE = 20_000
-# First and last code points. Not patterns: `re` takes longer to compile one of so many letters than to open the index.
+MAX_SNIPPET_CHARS = 200  # characters of a snippet, wide ones counted twice
+MAX_LINES = 400  # of a section that are searched
+MAX_LINE_CHARS = 20_000
+# First and last code points. Not patterns: `re` takes longer to compile so many letters than opening the index takes.
 _WIDE = ((0x1100, 0x115F), (0x2E80, 0xA4CF), (0xAC00, 0xD7A3), (0xF900, 0xFAFF), (0xFE30, 0xFE6F), (0xFF00, 0xFF60))
 _CJK = ((0x2E80, 0x9FFF), (0xAC00, 0xD7FF), (0xF900, 0xFAFF))
-_MAY_BE_WIDE = re.compile(rb"[\xe1\xe3-\xef]|\xe2[\xba-\xbf]")  # in UTF-8: what begins U+1000 to U+1FFF, U+2E80 and up
+_MAY_BE_WIDE = re.compile(rb"[\xe1\xe3-\xef]|\xe2[\xba-\xbf]")  # first UTF-8 bytes of U+1000 to U+1FFF, U+2E80 and up
 
 Marks = tuple[tuple[int, int], ...]
-Words = tuple[tuple[str, bool], ...]  # to look for in folded text; not True: anywhere, as pairs of CJK characters are
+Words = tuple[tuple[str, bool], ...]  # folded, and whether only as a whole word; pairs of CJK characters match anywhere
 
 
-def words_of(forms: Iterable[str]) -> Words:
+def to_words(forms: Iterable[str]) -> Words:
     return tuple((word, not _has_cjk(word)) for word in set(forms) if word)
 
 
 def _find_words(low: str, words: Words, *, overlapping: bool = False) -> Iterator[tuple[int, int]]:
-    """Where the words are in a folded text, in order; of two that overlap the first and longer, or both if pairs do.
+    """Find the words in a folded text, in order; of two that overlap the first and longer, or both CJK pairs.
 
-    Each is looked for by itself: a pattern of many words takes longer to make, and to try at every letter."""
+    Each word is searched by itself: a pattern of many words takes longer to compile, and to try at every letter."""
     spans: list[tuple[int, int]] = []
     for word, whole in words:
         at, size = low.find(word), len(word)
@@ -53,13 +53,13 @@ def _is_among(code: int, ranges: tuple[tuple[int, int], ...]) -> bool:
     return any(first <= code <= last for first, last in ranges)
 
 
-def folded(text: str) -> str:
-    """Lower case without accents, each character where it was. `translate` takes ten times as long as the other ways,
-    which do for most texts: those of western Europe, and those in whose letters there are no accents."""
+def fold_text(text: str) -> str:
+    """Lower case without accents, each character at its place. `str.translate` takes ten times as long as the two other
+    ways, which serve most texts: those of western Europe, and those whose letters have no accents."""
     if text.isascii():
         return text.lower()
     try:
-        return text.encode("latin-1").translate(_folded_latin()).decode("latin-1")
+        return text.encode("latin-1").translate(_make_latin_table()).decode("latin-1")
     except UnicodeEncodeError:
         low = text.lower()
     # In lower case a capital I with a dot is two letters, and a sigma another one at the end of a word.
@@ -69,12 +69,12 @@ def folded(text: str) -> str:
 
 
 @cache
-def _folded_latin() -> bytes:
+def _make_latin_table() -> bytes:
     return "".join(map(_FOLDED.__getitem__, range(256))).encode("latin-1")
 
 
 class _Folded(dict[int, str]):
-    """For `translate`: each character that was ever asked for."""
+    """A table for `str.translate` that computes and keeps each character on first use."""
 
     def __missing__(self, code: int) -> str:
         base = unicodedata.normalize("NFD", chr(code))[0].lower()
@@ -83,7 +83,7 @@ class _Folded(dict[int, str]):
 
 
 class _Widened(dict[int, str]):
-    """For `translate`: two characters for one that is as wide as two."""
+    """A table for `str.translate` that doubles each wide character, as it takes two columns."""
 
     def __missing__(self, code: int) -> str:
         self[code] = chr(code) * (2 if _is_among(code, _WIDE) else 1)
@@ -94,27 +94,27 @@ _FOLDED = _Folded()
 _WIDENED = _Widened()
 
 
-def shown_section(note: IndexedNote, number: int, words: Words) -> tuple[str | None, int, str, Marks]:
-    """Heading, first line and snippet of the section with this number; of the whole note where it has no words."""
+def cut_section_snippet(note: IndexedNote, number: int, words: Words) -> tuple[str | None, int, str, Marks]:
+    """Heading, first line and snippet of the section with this number; the snippet of the note if it has no text."""
     headings = [heading for heading in note.headings if heading.top]
     number = min(number, len(headings))
     end = headings[number].start if number < len(headings) else len(note.text)
     if number == 0:
-        heading, line, section = None, 1, _body(note.text[:end])
+        heading, line, section = None, 1, _strip_frontmatter(note.text[:end])
     else:
         above = headings[number - 1]
         heading, line, section = above.text, above.line, note.text[above.end : end]
         section = section if section.strip() else note.text[above.start : end]
-    shown, marks = snippet(section, words)
+    shown, marks = cut_snippet(section, words)
     if not shown:
-        shown, marks = snippet(_body(note.text), words)
+        shown, marks = cut_snippet(_strip_frontmatter(note.text), words)
     if not shown:
-        shown, marks = snippet(note.text, words)
+        shown, marks = cut_snippet(note.text, words)
     return heading, line, shown, marks
 
 
-def _body(text: str) -> str:
-    """Without the frontmatter, if anything else is there."""
+def _strip_frontmatter(text: str) -> str:
+    """The text after the frontmatter."""
     text = text.removeprefix("\ufeff")
     if text.startswith("---"):
         close = text.find("\n---", 3)
@@ -123,15 +123,15 @@ def _body(text: str) -> str:
     return text
 
 
-def snippet(section: str, words: Words) -> tuple[str, Marks]:
-    """The line with most of the words, around them; more lines while there is room. Marks are where the words are."""
-    lines = [line for line in section.split("\n", LINES)[:LINES] if line.strip()]
+def cut_snippet(section: str, words: Words) -> tuple[str, Marks]:
+    """Cut the line with most of the words around them; a second line if there is room. Marks are the words' places."""
+    lines = [line for line in section.split("\n", MAX_LINES)[:MAX_LINES] if line.strip()]
     if not lines:
         return "", ()
-    shown = _best_lines(lines, words)
-    text = " … ".join(_window(" ".join(line[:LONGEST_LINE].split()), words) for line in shown)
+    shown = _choose_lines(lines, words)
+    text = " … ".join(_cut_window(" ".join(line[:MAX_LINE_CHARS].split()), words) for line in shown)
     marks: list[tuple[int, int]] = []
-    for start, end in _find_words(folded(text), words, overlapping=True):
+    for start, end in _find_words(fold_text(text), words, overlapping=True):
         if marks and start <= marks[-1][1]:  # overlapping pairs become one mark
             marks[-1] = (marks[-1][0], max(end, marks[-1][1]))
         else:
@@ -139,21 +139,21 @@ def snippet(section: str, words: Words) -> tuple[str, Marks]:
     return text, tuple(marks)
 
 
-def _best_lines(lines: Sequence[str], words: Words) -> list[str]:
-    """At most two lines, in their order: the one with most different words, and the next if both are short."""
+def _choose_lines(lines: Sequence[str], words: Words) -> list[str]:
+    """Choose at most two lines, in their order: the one with most different words, and the next if both are short."""
     if not words:
         return list(lines[:1]) if len(lines[0]) > 60 or len(lines) == 1 else list(lines[:2])
-    having = _words_in_each([line[:LONGEST_LINE] for line in lines], words)
+    having = _count_words_by_line([line[:MAX_LINE_CHARS] for line in lines], words)
     order = sorted(range(len(lines)), key=lambda at: -having[at])
     first = order[0]
-    room = LENGTH - width(lines[first])
+    room = MAX_SNIPPET_CHARS - display_width(lines[first])
     second = next((at for at in order[1:] if having[at] and _is_within(lines[at], room)), None)
     return [lines[at] for at in sorted({first} if second is None else {first, second})]
 
 
-def _words_in_each(lines: Sequence[str], words: Words) -> list[int]:
-    """How many different words are in each line. Looked for in all of them at once: most have none."""
-    low = "\n".join(map(folded, lines))
+def _count_words_by_line(lines: Sequence[str], words: Words) -> list[int]:
+    """Count the different words in each line, by one search over all lines: most have none."""
+    low = "\n".join(map(fold_text, lines))
     found: list[set[str]] = [set() for _ in lines]
     line = last = 0
     for start, end in _find_words(low, words):
@@ -163,19 +163,19 @@ def _words_in_each(lines: Sequence[str], words: Words) -> list[int]:
     return list(map(len, found))
 
 
-def width(text: str) -> int:
+def display_width(text: str) -> int:
     return len(text.translate(_WIDENED) if _may_be_wide(text) else text)
 
 
 def _is_within(text: str, room: int) -> bool:
-    return len(text) <= room and width(text) <= room
+    return len(text) <= room and display_width(text) <= room
 
 
-def _window(line: str, words: Words) -> str:
-    if _is_within(line, LENGTH):
+def _cut_window(line: str, words: Words) -> str:
+    if _is_within(line, MAX_SNIPPET_CHARS):
         return line
-    room = LENGTH // 2 if _has_cjk(line) else LENGTH
-    start = _densest(line, words, room)
+    room = MAX_SNIPPET_CHARS // 2 if _has_cjk(line) else MAX_SNIPPET_CHARS
+    start = _find_densest_start(line, words, room)
     end = min(len(line), start + room)
     start = max(0, end - room)
     if start and " " in line[start : start + 20]:
@@ -185,9 +185,9 @@ def _window(line: str, words: Words) -> str:
     return ("…" if start else "") + line[start:end] + ("…" if end < len(line) else "")
 
 
-def _densest(line: str, words: Words, room: int) -> int:
-    """Where a window of this size holds most of the words, with some room before the first."""
-    places = [start for start, _ in _find_words(folded(line), words)]
+def _find_densest_start(line: str, words: Words, room: int) -> int:
+    """The start of the window of this size that holds most words, with some room before the first."""
+    places = [start for start, _ in _find_words(fold_text(line), words)]
     if not places:
         return 0
     best, which, last = 0, places[0], 0

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from notewright.engine.dialects.cairn import body_of
 from notewright.engine.find.links import ResolvedLink
-from notewright.engine.find.snippets import folded
+from notewright.engine.find.snippets import fold_text
 from notewright.engine.read import Reading
 from notewright.errors import Invalid, Problem, codes
 from notewright.notes.edits.yaml import yaml_entry
@@ -87,7 +87,7 @@ def context(link: ResolvedLink) -> str:
 def snippet(text: str, query: str) -> str:
     """What stands around the first word of a note that the query found, or the beginning of its body."""
     body = _BLANKS.sub(" ", body_of(text)).strip()
-    found = _pattern(query).search(folded(body)) if query_words(query) else None
+    found = _pattern(query).search(fold_text(body)) if query_words(query) else None
     return _window(body, found.start() if found else 0, found.end() - found.start() if found else 0, SNIPPET_CHARS)
 
 
@@ -102,7 +102,7 @@ def _window(text: str, place: int, length: int, most: int) -> str:
 @lru_cache(maxsize=64)
 def _pattern(query: str) -> re.Pattern[str]:
     """Finds the beginnings of words; pairs of signs of scripts without blanks anywhere."""
-    words = [re.escape(folded(word)) for word in query_words(query)]
+    words = [re.escape(fold_text(word)) for word in query_words(query)]
     spaced = [word for word in words if word.isascii() or not _UNSPACED.match(word)]
     return re.compile("|".join([f"(?<![^\\W_]){word}" for word in spaced] + [w for w in words if w not in spaced]))
 

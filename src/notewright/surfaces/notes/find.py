@@ -4,7 +4,7 @@ import time
 from dataclasses import replace
 
 from notewright.engine.check import broken_links, mentions
-from notewright.engine.find.context import about_note, about_words
+from notewright.engine.find.context import pack_for_note, pack_for_words
 from notewright.engine.find.grep import PATTERN_SECONDS, Grep
 from notewright.engine.find.grep import grep as grep_notes
 from notewright.engine.find.links import links as links_of
@@ -87,7 +87,7 @@ def grep(call: Call, args: Args) -> str:
         limit=limit,
         spans=1,
         cancelled=call.cancelled,
-        told=report,
+        on_progress=report,
     )
     folders = places.folders(args.get("folder", ""))
     if len(folders) > 1:
@@ -199,9 +199,9 @@ def context(call: Call, args: Args) -> str:
     places, budget, about = Places(call), args.get("budget", 4000), args["about"]
     place = _named_exactly(places, about)
     if place is not None:
-        pack, named = about_note(place.ws, place.path, budget), places.show(place.ws, place.path)
+        pack, named = pack_for_note(place.ws, place.path, budget), places.show(place.ws, place.path)
     else:
-        pack, named = about_words(call.workspaces, about, budget), f"“{words.shortened(about.strip(), 80)}”"
+        pack, named = pack_for_words(call.workspaces, about, budget), f"“{words.shortened(about.strip(), 80)}”"
     if not pack.passages and not pack.left_out:
         return words.nothing(about, pack.nearest)
     return "\n".join(words.passages(pack, named, lambda one: places.show(one.ws, one.path)))

@@ -169,8 +169,8 @@ def passages(pack: ContextPack, about: str, show: Callable[[Passage], str]) -> I
         why = "" if one.why == "match" else f", {one.why}"
         lines = f"L{one.first_line}" if one.first_line == one.last_line else f"L{one.first_line}-{one.last_line}"
         cut = ""
-        if one.goes_on is not None:
-            cut = f"; cut, goes on to L{one.goes_on}" if one.goes_on > one.last_line else "; cut in this line"
+        if one.full_end is not None:
+            cut = f"; cut, goes on to L{one.full_end}" if one.full_end > one.last_line else "; cut in this line"
         yield ""
         yield f"## {show(one)}{heading} ({lines}{why}{cut})"
         yield from (INDENT + line if line else "" for line in one.text.splitlines())

@@ -16,7 +16,7 @@ from notewright.engine.dialects.obsidian import (
     unresolved_links,
     with_tags,
 )
-from notewright.engine.find.grep import holding
+from notewright.engine.find.grep import find_notes_containing
 from notewright.engine.find.links import WRITTEN_AS_NAMES, incoming
 from notewright.engine.read import Reading
 from notewright.engine.workspace import Workspace, with_timeout
@@ -130,7 +130,7 @@ def search_notes(call: Call, args: Args) -> Answer:
         logic = _check_choice(LOGICS, args.get("tag_logic", "or"), "tag_logic")
         found = with_tags(ws, [tag.strip() for tag in query.split(",") if tag.strip()], every=logic == "and")
     elif mode == "content":
-        found = sort_by_name(holding(ws, query))
+        found = sort_by_name(find_notes_containing(ws, query))
     elif mode == "name":
         found = all_with_name(ws, query)
     else:
