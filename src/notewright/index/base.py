@@ -1,7 +1,7 @@
-"""What can be found fast: a cache of the notes that can be deleted at any moment and comes back the same.
+"""The index protocol: a cache for fast queries over the notes, which can be deleted at any moment and is rebuilt.
 
-The index stores what was written; which note a link means is decided by `notes/links/resolve.py` when asked. Both the
-SQLite and any later index answer these questions with the same set of answers.
+The index stores what was written; which note a link means is decided by `notes/links/resolve.py` at query time. Every
+implementation must give the same answers.
 """
 
 import re
@@ -29,11 +29,11 @@ Countable = Literal["notes", "files", "bytes"]
 
 @dataclass(frozen=True, slots=True)
 class PathGlob:
-    """A glob that paths must match; Invalid if it is none."""
+    """A glob that paths must match; Invalid if it cannot be compiled."""
 
     pattern: str
     below: str = ""  # the folder it is relative to
-    basename: bool = False  # without a `/` it looks at the last segment alone
+    basename: bool = False  # without a `/` it matches the last segment alone
     or_path: bool = False  # a file of exactly this path counts too; without wildcards all that is below it
 
     def __post_init__(self) -> None:
@@ -51,7 +51,7 @@ class PathGlob:
 
 
 class Visibility(NamedTuple):
-    """Which paths an answer may hold: a value, so that an index may read it in its own way or far away."""
+    """Which paths an answer may hold: plain data, so that an index may evaluate it in its own way or remotely."""
 
     hide: tuple[str, ...] = ()  # globs; one that fits a folder hides all of it
     under: str = ""  # what every path begins with
@@ -59,7 +59,7 @@ class Visibility(NamedTuple):
 
     @property
     def test(self) -> PathTest | None:
-        """May this path be in the answer? None: any path may."""
+        """A function that says whether a path may be in the answer; None if any path may."""
         return _test(self)
 
     def sees(self, path: str) -> bool:
@@ -72,8 +72,8 @@ EVERYTHING = Visibility()
 
 @lru_cache(maxsize=256)
 def _test(visible: Visibility) -> PathTest | None:
-    """A pattern that fits a folder hides all of it, be it written `Private`, `Private/` or `Private/**`: a mistake
-    hides too much, not too little."""
+    """Compile the test. A pattern that matches a folder hides all of it, written `Private`, `Private/` or `Private/**`:
+    a mistake hides too much, not too little."""
     if visible == EVERYTHING:
         return None
     names = [pattern.removeprefix("./").strip("/").removesuffix("/**") or "**" for pattern in visible.hide]
@@ -81,10 +81,10 @@ def _test(visible: Visibility) -> PathTest | None:
     wanted = [glob.test() for glob in visible.globs]
     under = visible.under
 
-    def test(path: str) -> bool:  # of every path there is, so with plain loops
+    def test(path: str) -> bool:  # called for every path there is, so with plain loops
         if not path.startswith(under):
             return False
-        if path[:1] == "." or "/." in path:  # an index holds none; should it, they are nobody's to see
+        if path[:1] == "." or "/." in path:  # hidden files: an index holds none; should it, nobody may see them
             return False
         for hides in hidden:
             if hides(path):
@@ -98,7 +98,7 @@ def _test(visible: Visibility) -> PathTest | None:
 
 
 class Filing(NamedTuple):
-    """One file to be put into the index. `note` is None for attachments and for what cannot be parsed."""
+    """One file to be indexed. `note` is None for attachments and for notes that cannot be parsed."""
 
     path: NotePath
     stamp: str
@@ -106,12 +106,12 @@ class Filing(NamedTuple):
     size: int
     modified_ns: int
     note: "Note | None"
-    problem: str | None = None  # why it is served only in part: not UTF-8, unreadable, too large
-    ready: Any = None  # what the index made of the note already (`Index.prepare`)
+    problem: str | None = None  # why it is indexed only in part: not UTF-8, unreadable, too large
+    ready: Any = None  # the note as the index prepared it (`Index.prepare`)
 
 
 class IndexedFile(NamedTuple):
-    """What the index knows of one file; plain, for there may be a hundred thousand of them in one answer."""
+    """One file as indexed. Plain values, for there may be a hundred thousand of them in one answer."""
 
     path: NotePath
     stamp: str
@@ -123,21 +123,21 @@ class IndexedFile(NamedTuple):
 
 
 class LinkRow(NamedTuple):
-    """One link as written, with where it stands."""
+    """One link as written, with its place."""
 
     source: NotePath
     kind: str
     target: str
     subpath: str
     line: int
-    note: int  # it stands in; holds within one `snapshot`
+    note: int  # the number of its note, valid within one `snapshot`
     start: int  # in the text of the note
     end: int
 
 
 @dataclass(frozen=True, slots=True)
 class Query(SearchTerms):
-    """What is searched for: any of `words`, cut by notes.words, ranks; everything else is a condition."""
+    """A search: any of `words`, split by notes.words, ranks; everything else is a condition."""
 
     question: str = ""  # the raw words, for the frame and the name bonus
     folder: str = ""
@@ -148,8 +148,8 @@ class Query(SearchTerms):
 
 
 class Occurrences(NamedTuple):
-    """Where the words of a question stand in a note: for each its places in the body and how often in the title, and
-    which of them are in its tags."""
+    """The occurrences of the words of a question in a note: for each its places in the body and its count in the title,
+    and which of them are in its tags."""
 
     body: Mapping[int, Sequence[int]]
     title: Mapping[int, int]
@@ -159,7 +159,7 @@ class Occurrences(NamedTuple):
 
 @dataclass(slots=True)
 class WordMatches:
-    """The best notes by one way to read the words of a question, which are numbered."""
+    """The best notes for the numbered words of a question, either as written or by stems."""
 
     having: list[int]  # how many notes have each word
     scores: dict[int, float] = field(default_factory=dict)  # bm25, larger for better
@@ -168,33 +168,33 @@ class WordMatches:
 
 
 class NameMatch(NamedTuple):
-    """A note one of whose names holds nothing but words of the question."""
+    """A note with a name that consists of words of the question only."""
 
     note: int
     is_filename: bool  # else its title or an alias
     words: tuple[int, ...]
 
 
-FEW_WHOLE = 3  # notes with all words of a question, of several: whoever asked may mean just these
+FEW_WHOLE = 3  # at most so many notes with all of several words are raised: the reader may mean just these
 _NONE: Mapping[int, Any] = MappingProxyType({})
 
 
 class SearchEvidence(NamedTuple):
-    """What an index knows for one search. Notes are numbers that hold within one `snapshot`."""
+    """The evidence for ranking one search. Notes are numbers, valid within one `snapshot`."""
 
     total: int  # notes there are
     by_words: tuple[WordMatches, ...] = ()  # as written, and by stems where a word has other forms; () for no match
     best_mention: Mapping[int, float] = _NONE  # bm25 of the best sentence that links to a note
-    said: Mapping[int, Mapping[int, int]] = _NONE  # how often which word, by all of them
+    said: Mapping[int, Mapping[int, int]] = _NONE  # the count of each word in all of these sentences
     lengths: Mapping[int, int] = _NONE  # of notes, in words
     names: tuple[NameMatch, ...] = ()
     forms: tuple[str, ...] = ()  # of all words and phrases, in lower case without accents
     any_of: int = 0  # notes with any of the words, counted up to a bound
     all_of: int = 0
     whole: tuple[int, ...] = ()  # the notes with all of the words, where these are at most FEW_WHOLE
-    narrowed: bool = False  # only the rarest words chose; others might bring more
-    meets: frozenset[int] | None = None  # the notes that meet the conditions; None: there are none
-    newest: tuple[int, ...] = ()  # those, where nothing but conditions was asked
+    narrowed: bool = False  # only the rarest words selected notes; others might bring more
+    meets: frozenset[int] | None = None  # the notes that meet the conditions; None without conditions
+    newest: tuple[int, ...] = ()  # those, newest first, for a query of conditions alone
     nearest: tuple[str, ...] = ()  # spellings and names, when nothing was found
 
 
@@ -209,7 +209,7 @@ class IndexedNote(NamedTuple):
 
 
 def add_to_parents(own: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Counts of folders, each with those of all that is in it, in order."""
+    """Add the counts of folders to all folders above them; in order of names."""
     counts: dict[str, int] = {}
     for folder, count in own.items():
         while folder:
@@ -219,11 +219,11 @@ def add_to_parents(own: Mapping[str, int]) -> list[tuple[str, int]]:
 
 
 class Selection(NamedTuple):
-    """Which notes, in which order: for listings and the dialects' plain searches."""
+    """Conditions, order and page of a listing; also for the plain searches of the dialects."""
 
     folder: str = ""
     recursive: bool = True
-    folder_note: bool = False  # and the note of the folder's name that lies beside it
+    folder_note: bool = False  # and the note of the folder's name beside it
     notes_only: bool = True
     suffixes: tuple[str, ...] = ()  # names end in one of these, case ignored
     prefix_words: tuple[str, ...] = ()  # all must match a token by prefix, in title, tags, aliases, path or body
@@ -244,20 +244,20 @@ class Progress(NamedTuple):
     total: int | None
     building: bool
     stale: str | None = None  # why the answers may be old (the folder vanished, …)
-    wanting: bool = False  # the index was lost or thrown away: everything must be filed again
+    wanting: bool = False  # the index was lost or discarded: everything must be indexed again
 
 
 class Needles(NamedTuple):
-    """What a text must hold to be worth a look: of every group one member, case ignored. No group: anything."""
+    """What a text must hold to possibly match: one member of every group, case ignored. No group: any text may."""
 
     groups: tuple[tuple[str, ...], ...] = ()
 
 
 class Body(NamedTuple):
-    """A note's text; plain, for there may be a hundred thousand of them in one answer."""
+    """The text of a note. Plain values, for there may be a hundred thousand of them in one answer."""
 
     path: NotePath
-    data: bytes  # UTF-8: who looks through all notes looks at bytes, and few are ever decoded
+    data: bytes  # UTF-8: a search over all notes runs on bytes, and few are ever decoded
     modified_ns: int
     size: int
 
@@ -267,64 +267,64 @@ class Body(NamedTuple):
 
 
 class Generation(NamedTuple):
-    """One index among those that came one after the other. Another name: it was begun anew, or another swapped in."""
+    """The identity of an index over time. Another name: it was created again, or replaced by a build or a copy."""
 
     name: str
-    whole: bool  # it holds everything there is; else it was lost or thrown away, and is being filled again
+    whole: bool  # it holds everything; else it was lost or discarded and is being filled again
 
 
 class IndexEdition(NamedTuple):
-    """How far an index is. Of one origin, the difference of two serials is about how many files were filed between."""
+    """The progress of an index: with one origin, two serials differ by about the number of files indexed between."""
 
-    origin: str  # the name of the index it began as, on whichever machine
+    origin: str  # the name of the index it was first created as, on whichever machine
     serial: int
 
 
 class Build(Protocol):
-    """A whole new index that is filled beside the one that answers."""
+    """A new index that is filled beside the current one."""
 
     def file(self, filings: Iterable[Filing]) -> None: ...
 
     def finish(self) -> None:
-        """Make it ready to answer once everything is filed (secondary indexes, full text)."""
+        """Complete it after the last file: secondary indexes, full text."""
 
     def swap(self, again: Callable[[Iterable[str]], Iterable[Filing]]) -> None:
-        """Put it in the old one's place, for every process. What `record_changes` named meanwhile is asked for again
-        first; a path of these that `again` does not answer is gone. The caller holds the store's lock."""
+        """Make it the current index, for every process. First `again` is called for the paths that `record_changes`
+        named meanwhile; those it returns no filing for are dropped. The caller holds the store's lock."""
 
 
 # ---- the index, by what its parts promise; any thread may ask ------------------------------------------
 
 
 class IndexWriting(Protocol):
-    """Filing what was read from the store: one transaction a call."""
+    """Methods that write: one transaction per call."""
 
     def file(self, filings: Iterable[Filing], *, drop: Iterable[str] = ()) -> None:
-        """Put these in place of what was known of them and forget the dropped."""
+        """Insert or replace these files, and delete the dropped ones."""
 
     def prepare(self, filing: Filing) -> Filing:
-        """The same with what can be made of its note ahead, whatever its stamp, version, size and time will be."""
+        """Prepare the note ahead of `file`: everything that does not depend on stamp, version, size and time."""
         return filing
 
     def record_changes(self, paths: Iterable[str]) -> None:
-        """These were changed by us: a build under way in any process must read them again."""
+        """Record paths that we changed: a running build of any process must read them again."""
 
     def rebuild(self, total: int) -> AbstractContextManager[Build]:
-        """Fill a new index; leaving without `swap` throws it away."""
+        """Build a new index; leaving without `swap` discards it."""
 
     def mark_whole(self, name: str) -> None:
-        """The index of that name was filled and equals the store: it is whole, if it still is the one that answers."""
+        """Mark the index of that name as complete and equal to the store, if it still is the current one."""
 
 
 class IndexMoments(Protocol):
-    """Which index answers, how far it is, and questions answered from one moment."""
+    """Snapshots, and the state of the current index."""
 
     def snapshot(self, of: Generation | None = None) -> AbstractContextManager[None]:
-        """What this thread asks inside is answered from one moment, whatever is filed meanwhile. `of`: by this index,
-        for somebody who looks afterwards whether it still is the one that answers."""
+        """Answer everything this thread asks inside from one snapshot, whatever is written meanwhile. `of`: of this
+        index, for a caller that checks afterwards whether it still is the current one."""
 
     def generation(self) -> Generation:
-        """Which index answers now. The same and whole before and after some questions: so were their answers."""
+        """The current index. If whole and the same before and after some questions, their answers are complete."""
 
     def progress(self) -> Progress: ...
 
@@ -332,37 +332,37 @@ class IndexMoments(Protocol):
 
 
 class IndexCopies(Protocol):
-    """The whole index as one file, for other machines."""
+    """Copies of the index as one file, for other machines."""
 
-    form: str  # of its files: a copy of another form is of no use
+    form: str  # of its files; a copy of another form cannot be used
 
     def edition(self) -> IndexEdition: ...
 
     def export_copy(self) -> "AbstractContextManager[tuple[Path, IndexEdition]]":
-        """The index as it is now, in one file that is gone afterwards."""
+        """The index as it is now, in one file that is deleted on exit."""
 
     def install_copy(self, total: int) -> "AbstractContextManager[Path]":
-        """Where to put such a file of another machine, about `total` notes: on leaving it takes the place of the index
-        that answers, and is not whole before everything was looked at. Unavailable where it is not of this form."""
+        """A path for such a file of another machine, of about `total` notes: on exit it becomes the current index, not
+        whole until everything was compared with the store. Unavailable where it is not of this form."""
 
 
 class IndexedFiles(Protocol):
-    """Files and folders, notes or not."""
+    """Queries for files and folders, notes or not."""
 
     def find_file(self, path: str) -> IndexedFile | None: ...
 
     def select(self, selection: Selection) -> tuple[list[IndexedFile], int]:
-        """The page asked for, and how many there are in all."""
+        """The requested page, and how many there are in all."""
 
     def with_problem(self, problem: str) -> list[IndexedFile]:
-        """Those filed with exactly this problem, by path: asked after every answer, whether it may miss any."""
+        """The files with exactly this problem, by path: asked after every answer, to say what it may miss."""
 
     def stamps(self) -> list[tuple[str, str]]:
         """(path, stamp) of every file, in no order."""
 
     def total(self, of: Countable) -> int:
-        """How many notes, files or bytes there are in all, hidden ones included; files and bytes are known without
-        counting, for quotas."""
+        """The number of notes, files or bytes in all, hidden ones included; files and bytes need no counting, as quotas
+        ask for them at every write."""
 
     def folders(
         self, below: str = "", visible: Visibility = EVERYTHING, *, deep: bool = True
@@ -372,23 +372,23 @@ class IndexedFiles(Protocol):
 
 
 class IndexedNames(Names, Protocol):
-    """What notes are called and may be linked by."""
+    """Queries for the names by which notes are linked."""
 
     def by_names(self, keys: Sequence[str]) -> dict[str, list[NotePath]]:
         """`by_name` for many keys at once; a key that no path has is left out."""
 
     def names_like(self, key: str, limit: int = 200, visible: Visibility = EVERYTHING) -> list[NotePath]:
-        """Notes whose names share letters with this key, best first: for suggestions."""
+        """Notes with names similar to this key, best first: for suggestions."""
 
     def other_keys(self, path: str) -> list[str]:
-        """The keys of a note's aliases and title: what else it may be linked by."""
+        """The keys of a note's aliases and title, by which it may also be linked."""
 
     def shared_aliases(self) -> list[tuple[str, list[NotePath]]]:
-        """Aliases that several notes claim."""
+        """Aliases that several notes have."""
 
 
 class IndexedLinks(Protocol):
-    """Links as written."""
+    """Queries for links as written."""
 
     def links_from(self, paths: Sequence[str]) -> list[LinkRow]:
         """The links of these notes, by path and line."""
@@ -398,11 +398,11 @@ class IndexedLinks(Protocol):
         among them."""
 
     def lines_of(self, links: Sequence[LinkRow]) -> "list[Excerpt]":
-        """The line each of these stands in, of a long one the part around the link: for the few that are shown."""
+        """The line of each of these links, of a long one the part around the link: for the few that are shown."""
 
 
 class IndexedContents(Protocol):
-    """What is in notes, as indexed."""
+    """Queries for the contents of notes."""
 
     def tags(self, visible: Visibility = EVERYTHING) -> dict[str, int]:
         """Every tag, as most notes spell it, with its number of notes."""
@@ -419,16 +419,16 @@ class IndexedContents(Protocol):
 
 
 class IndexEvidence(Protocol):
-    """What a search is made of (`engine/find/search.py`). Notes are numbers that hold within a `snapshot`."""
+    """Queries for a search (`engine/find/search.py`). Notes are numbers, valid within one `snapshot`."""
 
     def evidence(self, query: Query, depth: int, narrow: bool = True) -> SearchEvidence:
-        """What there is for a ranking, the best `depth` notes of each kind. `narrow`: the rarest words choose."""
+        """The evidence for a ranking, the best `depth` notes of each kind. `narrow`: only the rarest words select."""
 
     def neighbours(self, notes: Sequence[int]) -> list[tuple[int, int]]:
         """(source, target) of links of these notes to others."""
 
     def degrees(self, notes: Sequence[int], visible: Visibility = EVERYTHING) -> dict[int, int]:
-        """How many links lead from and to each of these notes that may be seen."""
+        """The number of links from and to each of these notes that the reader may see."""
 
     def notes(self, numbers: Sequence[int]) -> dict[int, IndexedNote]: ...
 
@@ -437,4 +437,4 @@ class Index(
     IndexWriting, IndexMoments, IndexCopies, IndexedFiles, IndexedNames, IndexedLinks, IndexedContents, IndexEvidence,
     Protocol,
 ):  # fmt: skip
-    """Everything the engine asks of an index."""
+    """All that the engine needs of an index."""

@@ -141,7 +141,7 @@ def _to_nearby_note(ws: Workspace, link: ResolvedLink) -> NearbyNote:
     return NearbyNote(path, filed.title if filed else link.target, link)
 
 
-# ---- links that lead nowhere --------------------------------------------------------------------------
+# ---- broken links -------------------------------------------------------------------------------------
 
 
 def _find_links_to_missing(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:

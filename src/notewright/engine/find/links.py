@@ -1,4 +1,4 @@
-"""Links both ways: the index knows what was written, and what it means is decided here when asked."""
+"""Outgoing and incoming links: the index stores them as written, this resolves them at query time."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -22,16 +22,16 @@ from notewright.notes.links.resolve import (
 )
 from notewright.notes.path import NotePath, without_md
 
-_new = tuple.__new__  # of a link: half the time of calling its type
+_new = tuple.__new__  # makes a link in half the time of calling its type
 T = TypeVar("T")
 P = ParamSpec("P")
 WRITTEN_AS_NAMES = frozenset(("wikilink", "embed", "frontmatter"))  # kinds of links that name a note in brackets
-NOTES_AT_ONCE = 2_000  # whose links are read and resolved together
-MAX_REMEMBERED_MEANINGS = 4_096  # while one answer is made
+NOTES_AT_ONCE = 2_000  # so many notes' links are read and resolved together
+MAX_CACHED_RESOLUTIONS = 4_096  # during one answer
 
 
 class ResolvedLink(NamedTuple):
-    """One link, with what it means. `path` is the other end: where it leads, or the note it stands in."""
+    """One link with its resolution. `path` is the other end: target of an outgoing, note of an incoming link."""
 
     path: NotePath | None
     source: NotePath
@@ -39,19 +39,19 @@ class ResolvedLink(NamedTuple):
     subpath: str
     kind: str
     line: int
-    context: Excerpt  # the line it stands in, of a long one the part around the link
+    context: Excerpt  # its line, of a long one the part around the link
     status: str  # ok, broken, ambiguous
 
     @property
     def sentence(self) -> Excerpt:
-        """What is shown of the line: all of a short one, else the sentence; the link is whole in it."""
+        """The part of the line to show: all of a short one, else the sentence; always with the whole link."""
         return self.context if len(self.context.text) <= MAX_SENTENCE_CHARS else shorten_to_sentence(self.context)
 
     def record(self) -> dict[str, Any]:
-        """As it is told to programs."""
+        """The link as a dict, for programs."""
         names = ("source", "line", "path", "target", "kind", "status")
-        told = {name: getattr(self, name) for name in names}
-        return told | {"target": self.target + self.subpath, "text": self.sentence.with_ellipses}
+        values = {name: getattr(self, name) for name in names}
+        return values | {"target": self.target + self.subpath, "text": self.sentence.with_ellipses}
 
 
 class LinkReport(NamedTuple):
@@ -61,8 +61,8 @@ class LinkReport(NamedTuple):
 
 
 class VisibleNames:
-    """Names as a reader sees them: a link to a hidden note is a link to nothing. `known` were looked up together, by
-    `resolver`, and are visible all."""
+    """Names as far as a reader may see their notes: a link to a hidden note is broken. `known` were looked up together
+    by `resolver`, and hold visible paths only."""
 
     __slots__ = ("_known", "_names", "_sees")
 
@@ -85,9 +85,9 @@ class VisibleNames:
 def resolver(
     ws: Workspace, policy: LinkPolicy = OBSIDIAN, expected: Iterable[str] = ()
 ) -> Callable[[str, NotePath], Resolution]:
-    """A function that says what a target written in a source means, and remembers it while one answer is made: of the
-    source only its folder may matter, and its workspace where there are several. `expected` are targets that will be
-    asked for: their names are looked up together."""
+    """A function that resolves a target written in a source, and caches that during one answer: by the folder of the
+    source if the policy depends on it, by the source itself where there are several roots. The names of `expected`
+    targets are looked up together."""
     sees, keys = ws.access.path_test, {target: link_key(target.strip()) for target in set(expected)}
     known: dict[str, Sequence[NotePath]] = dict.fromkeys(keys.values(), ())
     if keys:
@@ -95,7 +95,7 @@ def resolver(
     if sees is not None:
         known = {key: [path for path in paths if sees(path)] for key, paths in known.items()}
     names = VisibleNames(ws.index, sees, known)
-    everywhere: dict[str, Resolution] = {}  # of targets that mean the same wherever they stand
+    everywhere: dict[str, Resolution] = {}  # of targets that resolve the same in every source
     if policy.unique_name_decides:
         for target, key in keys.items():
             meant = resolve_unique_name(target, known[key], policy)
@@ -113,7 +113,7 @@ def resolver(
             place = (target, source.folder if policy.depends_on_folder else "")
         meant = by_place.get(place)
         if meant is None:
-            if len(by_place) >= MAX_REMEMBERED_MEANINGS:
+            if len(by_place) >= MAX_CACHED_RESOLUTIONS:
                 by_place.clear()
             meant = by_place[place] = resolve_link(target, source, names, policy)
         return meant
@@ -124,7 +124,7 @@ def resolver(
 def from_note_snapshot(
     answer: Callable[Concatenate[Workspace, NotePath, P], T],
 ) -> Callable[Concatenate[Workspace, NotePath, P], T]:
-    """A function of a note the caller may see, else NotFound at once, answered from one `snapshot`."""
+    """Wrap a function of a note: NotFound at once if the caller may not see it, and one `snapshot` for the answer."""
 
     def ask(ws: Workspace, path: NotePath, /, *args: P.args, **kwargs: P.kwargs) -> T:
         ws.access.may_see(path)
@@ -134,7 +134,7 @@ def from_note_snapshot(
 
 
 def _outgoing(ws: Workspace, path: NotePath, policy: LinkPolicy = OBSIDIAN) -> tuple[ResolvedLink, ...]:
-    """Every link of a note in order, with where it leads."""
+    """Every link of a note in order, resolved."""
     rows = ws.index.links_from([path])
     if not rows:
         return ()
@@ -145,8 +145,8 @@ def _outgoing(ws: Workspace, path: NotePath, policy: LinkPolicy = OBSIDIAN) -> t
 def _incoming(
     ws: Workspace, path: NotePath, policy: LinkPolicy = OBSIDIAN, *, own: bool = False, lines: bool = True
 ) -> tuple[ResolvedLink, ...]:
-    """Every link that leads to a note, by the note it stands in and its line; its `own` links to itself on request.
-    Without `lines`, for a caller that only wants to know which notes link to it."""
+    """Every link that leads to a note, by source and line; with `own` also its links to itself. Without `lines`, for a
+    caller that only needs the notes that link to it."""
     sees = ws.access.path_test
     keys = all_keys(path, ws.index.other_keys(path)) if policy.other_names else name_keys(path)
     rows = ws.index.links_toward(keys, slugs=policy.other_names)
@@ -171,7 +171,7 @@ def all_keys(path: NotePath, others: Iterable[str]) -> tuple[str, ...]:
 
 
 def to_resolved_link(row: LinkRow, meant: Resolution, line: Excerpt, other: NotePath | None = None) -> ResolvedLink:
-    """`other` is the end to be told, where that is not the target."""
+    """Make a resolved link; `other` is its other end, where that is not the target."""
     status = "broken" if meant.path is None else "ambiguous" if meant.ambiguous else "ok"
     where = other if other is not None else meant.path
     return _new(ResolvedLink, (where, row.source, row.target, row.subpath, row.kind, row.line, line, status))
@@ -180,7 +180,7 @@ def to_resolved_link(row: LinkRow, meant: Resolution, line: Excerpt, other: Note
 def to_incoming_links(
     ws: Workspace, found: list[tuple[LinkRow, Resolution]], *, lines: bool = True
 ) -> list[ResolvedLink]:
-    """Links to a note, by the note they stand in and their line."""
+    """Make links to a note, by source and line."""
     if len(found) > 1:
         found.sort(key=lambda pair: (pair[0].source, pair[0].line))
     shown = ws.index.lines_of([row for row, _ in found]) if lines and found else [NO_LINE] * len(found)
@@ -190,14 +190,14 @@ def to_incoming_links(
 @from_note_snapshot
 def links(ws: Workspace, path: NotePath, direction: str = "both", depth: int = 1) -> LinkReport:
     """Links of a note; with a depth, of the notes they lead to as well, each note once."""
-    there = _walk(ws, path, depth, _outgoing) if direction != "in" else ()
-    return LinkReport(path, there, _walk(ws, path, depth, _incoming) if direction != "out" else ())
+    found = _walk(ws, path, depth, _outgoing) if direction != "in" else ()
+    return LinkReport(path, found, _walk(ws, path, depth, _incoming) if direction != "out" else ())
 
 
 def _walk(
     ws: Workspace, start: NotePath, depth: int, step: Callable[[Workspace, NotePath], tuple[ResolvedLink, ...]]
 ) -> tuple[ResolvedLink, ...]:
-    """Breadth first; the first level whole, the next ones as far as they lead to something new."""
+    """Follow links breadth first: all of the first level, of the next ones those to notes not seen before."""
     found = step(ws, start)
     if depth == 1:
         return found
@@ -219,7 +219,7 @@ def _walk(
 
 
 def resolved_links(ws: Workspace) -> Iterator[ResolvedLink]:
-    """Every link of every note this reader may see, by note and line. To be asked within one `snapshot`."""
+    """Every link of every note this reader may see, by note and line. Call it inside of one `snapshot`."""
     for rows in all_links(ws):
         resolve = resolver(ws, expected=[row.target for row in rows])
         meanings = (resolve(row.target, row.source) for row in rows)
@@ -227,7 +227,7 @@ def resolved_links(ws: Workspace) -> Iterator[ResolvedLink]:
 
 
 def all_links(ws: Workspace) -> Iterator[list[LinkRow]]:
-    """The same as written, some notes at a time: their texts and names are looked up together."""
+    """Every link as written, some notes at a time: their texts and names are looked up together."""
     notes, _ = ws.index.select(Selection(visible=ws.access.visibility))
     for start in range(0, len(notes), NOTES_AT_ONCE):
         yield ws.index.links_from([filed.path for filed in notes[start : start + NOTES_AT_ONCE]])

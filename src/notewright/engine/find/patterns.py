@@ -215,7 +215,7 @@ class Matcher:
                     yield start, low - 1
 
     def _find_lines_quickly(self, data: bytes, deadline: Deadline) -> Generator[Span, None, int]:
-        """Find lines by the quick form; returns where it gave up: in a script beyond ASCII it finds nearly every line."""
+        """Find lines by the quick form; returns where it gave up: beyond ASCII it finds nearly every line."""
         misses = 0
         for low, high in _cut_into_slices(self.quick, data, deadline):
             while low <= high and (found := _search(self.quick, data, low, high)) is not None:

@@ -253,7 +253,7 @@ def score_tags(words: WordMatches, rarities: Sequence[float]) -> dict[int, float
     return {note: tagged * (tagged / whole) ** 2 for note, tagged in sums.items()}
 
 
-# ---- who holds every word -----------------------------------------------------------------------------
+# ---- notes that hold every word -----------------------------------------------------------------------
 
 
 def raise_whole_matches(scores: Mapping[int, float], whole: Sequence[int]) -> dict[int, float]:

@@ -1,7 +1,7 @@
-"""A whole index as one file: made from the one that answers, and put in its place on another machine.
+"""Exports the current index as one file, and installs such a file as the current index on another machine.
 
-What comes from elsewhere is a cache that somebody else wrote: its tables must be exactly ours, and it answers nothing
-before every stamp in it was compared with the store.
+An installed copy is a cache that somebody else wrote: its tables must be exactly ours, and it counts as wanting until
+every stamp in it was compared with the store.
 """
 
 import secrets
@@ -26,7 +26,7 @@ def edition(con: Connection) -> IndexEdition:
 
 @contextmanager
 def export_copy(generations: Generations) -> Iterator[tuple[Path, IndexEdition]]:
-    """A compact copy of the index that answers, as it is at one moment; writers go on meanwhile."""
+    """A compact copy of the current index from one snapshot; writers are not blocked meanwhile."""
     folder = generations.folder / "copy"
     shutil.rmtree(folder, ignore_errors=True)  # of a process that died
     file = folder / "index.db"
@@ -55,8 +55,8 @@ def _copy(generations: Generations, folder: Path, file: Path) -> IndexEdition:
 
 @contextmanager
 def install_copy(generations: Generations, total: int) -> Iterator[Path]:
-    """A file to be filled with such a copy; it answers from then on, wanting a look at everything. Leaving by an
-    exception leaves no trace. Unavailable where it is no index of this form."""
+    """A path to write such a copy to; on exit it becomes the current index, marked as wanting. Removed on an exception.
+    Unavailable if it is not an index of this form."""
     with generations.building(total):
         place = generations.make_place()
         try:

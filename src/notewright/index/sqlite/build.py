@@ -1,4 +1,4 @@
-"""A whole new index: rows are made where the notes are read, and written by a second process (`_filler.py`)."""
+"""Builds a new index: rows are made where the notes are read, and written by a second process (`_filler.py`)."""
 
 import marshal
 import shutil
@@ -17,13 +17,13 @@ from notewright.index.sqlite.schema import Connection, open_index
 
 SMALL = 500  # files that are not worth a second process
 BATCH = 64  # rows sent at a time
-BATCH_BYTES = 1 << 20  # of notes whose rows are held until they are sent
+BATCH_BYTES = 1 << 20  # of notes whose rows are kept in memory until they are sent
 Write = Callable[[Callable[[Connection], object]], None]
 
 
 @contextmanager
 def building(generations: Generations, write: Write, total: int) -> Iterator["SqliteBuild"]:
-    """A build. Everything else goes on meanwhile; leaving without `swap` leaves no trace."""
+    """Run one build beside the current index, which stays in use; without `swap` its files are removed at the end."""
     with generations.building(total) as tally:
         write(lambda con: _keep_journal(con, True))
         build = SqliteBuild(generations, tally, total)
@@ -39,8 +39,8 @@ class SqliteBuild:
     """Implements `Build`."""
 
     def __init__(self, generations: Generations, tally: BuildProgressFile, total: int) -> None:
-        self._places, self._tally = generations, tally
-        self._beside: Identity | None = generations.find_current()
+        self._generations, self._tally = generations, tally
+        self._replaced: Identity | None = generations.find_current()
         self._place = generations.make_place()
         file = self._place / "index.db"
         self._filler = BulkWriter(file) if total < SMALL else ChildProcessWriter(file)
@@ -71,11 +71,11 @@ class SqliteBuild:
         self._filler.finish()
 
     def swap(self, again: Callable[[Iterable[str]], Iterable[Filing]]) -> None:
-        """Behind the gate nobody writes: what was changed until now is all there is."""
-        with self._places.gate(exclusive=True):
+        """Index the changed files again and make this index the current one, holding the gate so that nobody writes."""
+        with self._generations.gate(exclusive=True):
             changed: set[str] | None = None
-            if self._beside is not None and self._places.find_current() == self._beside:
-                old = open_index(self._places.index_file)
+            if self._replaced is not None and self._generations.find_current() == self._replaced:
+                old = open_index(self._generations.index_file)
                 try:
                     changed = {path for (path,) in old.rows("select path from touched")}
                 finally:
@@ -86,11 +86,11 @@ class SqliteBuild:
                     with made.db:
                         rows = [to_row(filing) for filing in again(sorted(changed))]
                         upsert(made, rows, drop=changed - {str(row.file[0]) for row in rows})
-                # Where the index beside which this was built is gone, so is the list of what changed: look at all.
+                # If the old index was replaced, its list of changed files is lost: compare everything with the store.
                 made.rows("update meta set value=? where key='wanting'", (int(changed is None),))
             finally:
                 made.close()
-            self._places.point(self._place)
+            self._generations.point(self._place)
             self.swapped = True
 
 
@@ -100,7 +100,7 @@ def _keep_journal(con: Connection, kept: bool | None) -> None:
 
 
 class ChildProcessWriter:
-    """Has a second process fill the index. It dies with us: the end of its input without the last word is the end."""
+    """Fills the index in a second process, which ends when its input ends without the empty batch: it dies with us."""
 
     def __init__(self, file: Path) -> None:
         command = [sys.executable, "-P", "-m", "notewright.index.sqlite._filler", str(file)]
@@ -130,5 +130,5 @@ class ChildProcessWriter:
             self._child.kill()
         self._child.wait()
         self._output.close()
-        with suppress(BrokenPipeError):  # what was not sent need not be
+        with suppress(BrokenPipeError):  # what is still buffered is not needed
             self._input.close()

@@ -200,14 +200,14 @@ def _find_nearest(
 
 @dataclass(slots=True)
 class _Reading:
-    """One way to read the words: as written, or in all forms of their stems. Words are numbered as FTS5 does."""
+    """A query for FTS5, by words as written or all forms of their stems, and its matches; words numbered as there."""
 
     terms: Sequence[QueryWord]
     stemmed: bool
     expression: str
-    sentences: str  # the same question to the linking sentences: those are short, the rare words do
+    sentences: str  # the expression for linking sentences: these are short, so the rare words are enough
     matches: WordMatches
-    aliased: list[int] = field(default_factory=list)  # notes with a word of it in an alias
+    aliased: list[int] = field(default_factory=list)  # notes with a word of the query in an alias
 
 
 def collect_evidence(
@@ -220,8 +220,8 @@ def collect_evidence(
     narrow: bool,
     few: set[int],
 ) -> SearchEvidence:
-    """What is found by `terms`, words that are in some note; `total` is the number of notes, and `few` of them have
-    all of the words: these are found however low they score."""
+    """Collect the evidence for `terms`, words that are in some note. `total` is the number of notes; `few` are those
+    with all of the words, which are found however low they score."""
     word_count = len(terms)
     if word_count > MAX_WORDS:
         terms = sorted(terms, key=lambda term: term.notes)[:MAX_WORDS]
@@ -364,7 +364,7 @@ def make_places_function(con: Connection) -> Callable[..., None]:
 # ---- linking sentences --------------------------------------------------------------------------------
 
 _BEST_SENTENCES, _COUNTS = _BEST.format("said"), _NOTED.format("said", "counts")
-# The links of a sentence follow each other, and it has the number of the first.
+# The links of a sentence have consecutive numbers, and the sentence has the number of the first.
 _TARGETS = f"""
 select l.said, l.source, l.target, l.key,
   (select count(*) from (select 1 from names where key = l.key || '.md' and kind = '{NAME}' limit 2)) as named,

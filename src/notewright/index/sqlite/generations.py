@@ -1,11 +1,11 @@
-"""Where an index lives: a folder of generations, and a pointer to the one that answers.
+"""The files of an index: a folder of generations, and a pointer to the current one.
 
-    gate            locked shared by whoever writes, alone by whoever changes the pointer
-    building        locked by whoever builds, with how far it is
+    gate            locked shared by writers, exclusively to change the pointer
+    building        locked by the process that builds; holds the progress of the build
     current-1 ->    g-5e0c…, for indexes of form 1: another program version keeps its own
     g-5e0c…/index.db
 
-Anything here can be deleted at any moment. What is missing is begun anew, empty and wanting.
+Anything here can be deleted at any moment. A missing index is created again, empty and marked as wanting.
 """
 
 import contextlib
@@ -23,11 +23,11 @@ from notewright.index.sqlite.schema import VERSION, create_index
 from notewright.locks import EXCLUSIVE, SHARED, lock_file, lock_in_turn
 from notewright.sqlite_file import translate_errors
 
-Identity = tuple[int, int]  # device and inode of an index file: another one is another generation
-STALE_SECONDS = 7 * 86400.0  # a generation nobody points to, or of another form, that was not touched for so long
-LOOK_SECONDS = 0.1  # who looks how far a build is holds its lock for an instant
+Identity = tuple[int, int]  # device and inode of an index file; they differ between generations
+STALE_SECONDS = 7 * 86400.0  # the age at which a pointer of another program version is removed
+READER_LOCK_SECONDS = 0.1  # a reader of the progress holds the lock of the build for an instant
 FOREVER_SECONDS = 1e9
-_TRIES = 20  # so often somebody may delete an index while it is begun
+_MAX_TRIES = 20  # so often the folder may be deleted while an index is created
 translate_index_errors = translate_errors("the index", "cache")
 
 
@@ -38,17 +38,17 @@ class Generations:
         self.folder = folder
         self.index_file = folder / f"current-{VERSION}" / "index.db"
         self._pointer = folder / f"current-{VERSION}"
-        self._file_name, self._gate = str(self.index_file), str(folder / "gate")  # asked for often
+        self._file_name, self._gate = str(self.index_file), str(folder / "gate")  # used by every question
 
     def ensure_current(self) -> Identity:
-        """Which index answers; begun anew where there is none. One stat when all is well."""
-        for _ in range(_TRIES):
+        """The identity of the current index, created if there is none. Costs one stat if there is."""
+        for _ in range(_MAX_TRIES):
             found = self.find_current()
             if found is not None:
                 return found
             with contextlib.suppress(FileNotFoundError, apsw.CantOpenError), self.gate(exclusive=True):
                 if self.find_current() is None:
-                    self._begin()
+                    self._create_current()
         raise Unavailable("the index is deleted again and again", hint="look at the cache directory")
 
     def find_current(self) -> Identity | None:
@@ -59,32 +59,32 @@ class Generations:
         return status.st_dev, status.st_ino
 
     def discard(self, damaged: Identity) -> None:
-        """Begin anew if this one still is the one that answers."""
+        """Replace this index by a new, empty one if it still is the current one."""
         with self.gate(exclusive=True):
             if self.find_current() == damaged:
-                self._begin()
+                self._create_current()
 
-    def _begin(self) -> None:
+    def _create_current(self) -> None:
         place = self.make_place()
         create_index(place / "index.db").close()
         self.point(place)
 
     def make_place(self) -> Path:
-        """The place of a new generation."""
+        """Create the folder of a new generation."""
         place = self.folder / f"g-{os.urandom(6).hex()}"
         self.folder.mkdir(parents=True, exist_ok=True)
         place.mkdir(mode=0o700)  # it holds the texts of the notes
         return place
 
     def point(self, place: Path) -> None:
-        """From now on this generation answers, in every process. Only behind the gate."""
+        """Make this generation the current one, for every process. The caller holds the gate exclusively."""
         (place / "answered").touch()
         link = self.folder / f"next-{os.urandom(6).hex()}"
         link.symlink_to(place.name)
         os.replace(link, self._pointer)
         import shutil
 
-        # What answered once and what nobody points to any more goes.
+        # Remove generations that were current once and that no pointer names any more.
         pointed = {place.name}
         for pointer in self.folder.glob("current-*"):
             with contextlib.suppress(FileNotFoundError):
@@ -98,7 +98,7 @@ class Generations:
                     shutil.rmtree(left, ignore_errors=True)
 
     def _sweep_abandoned(self) -> None:
-        """Remove what was begun and never answered. Only for the one who builds: nobody else does."""
+        """Remove generations that never became current. Safe only under the build lock, when nobody else builds."""
         import shutil
 
         with self.gate(exclusive=True):
@@ -112,16 +112,16 @@ class Generations:
 
     @contextlib.contextmanager
     def gate(self, *, exclusive: bool = False) -> Iterator[None]:
-        """Among those who write, or alone; in turn, so that who wants to be alone is not kept waiting by writers. Never
-        held while waiting for anything but the disk."""
-        handle = self._locked(self._gate, EXCLUSIVE if exclusive else SHARED)
+        """Hold the gate shared, to write, or exclusively; in turn, so that writers do not starve an exclusive holder.
+        Never held while waiting for anything but the disk."""
+        handle = self._open_locked(self._gate, EXCLUSIVE if exclusive else SHARED)
         try:
             yield
         finally:
             os.close(handle)
 
-    def _locked(self, file: Path | str, kind: int, seconds: float = FOREVER_SECONDS) -> int:
-        """A lock on a file in the folder, which may be deleted meanwhile."""
+    def _open_locked(self, file: Path | str, kind: int, seconds: float = FOREVER_SECONDS) -> int:
+        """Lock a file in the folder, which may be deleted meanwhile and is then created again."""
         while True:
             try:
                 return lock_file(file, kind, seconds)
@@ -132,9 +132,9 @@ class Generations:
 
     @contextlib.contextmanager
     def building(self, total: int) -> Iterator["BuildProgressFile"]:
-        """Be the one who builds; Busy while somebody else does."""
+        """Hold the build lock; Busy while another process holds it."""
         try:
-            handle = self._locked(self.folder / "building", EXCLUSIVE, LOOK_SECONDS)
+            handle = self._open_locked(self.folder / "building", EXCLUSIVE, READER_LOCK_SECONDS)
         except BlockingIOError:
             raise Busy("the index is being built by another process", hint="wait until it is done") from None
         try:
@@ -146,7 +146,7 @@ class Generations:
             os.close(handle)
 
     def build_progress(self) -> tuple[int, int] | None:
-        """How far the build under way is, in whichever process; None without one."""
+        """The progress (done, total) of the running build of any process; None if none runs."""
         try:
             with open(self.folder / "building", "rb") as file:
                 try:
@@ -162,10 +162,10 @@ class Generations:
 
 
 class BuildProgressFile:
-    """Tells everybody how far a build is, a few times a second."""
+    """Publishes the progress of a build in its lock file, a few times a second."""
 
     def __init__(self, handle: int, total: int) -> None:
-        self._handle, self._total, self._done, self._told = handle, total, 0, 0.0
+        self._handle, self._total, self._done, self._written_at = handle, total, 0, 0.0
         self._lock = threading.Lock()
         self.add(0)
 
@@ -173,6 +173,6 @@ class BuildProgressFile:
         with self._lock:
             self._done += count
             now = time.monotonic()
-            if now - self._told > 0.2:
-                self._told = now
+            if now - self._written_at > 0.2:
+                self._written_at = now
                 os.pwrite(self._handle, b"[%10d,%10d]" % (self._done, self._total), 0)
