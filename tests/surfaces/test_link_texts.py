@@ -70,8 +70,8 @@ def test_every_outgoing_link_is_whole_in_the_text_shown_for_it(real: Workspace) 
         text = read(real, path).text
         for link, one in zip(parse(path, text).links, outgoing(real, path), strict=True):
             written = on_one_line(text[link.start : link.end])
-            line = notes_words.link("→", "x", one, "L1")
-            assert written in line and written in cairn_words.context(one)
+            line = notes_words.format_link("→", "x", one, "L1")
+            assert written in line and written in cairn_words.cut_context(one)
             assert f"«{written}»" in line or line.endswith(f": {one.sentence.text}")  # all of a short line
             assert len(line) <= 30 + len(one.subpath) + max(LONGEST, len(written) + 4)
             seen += 1

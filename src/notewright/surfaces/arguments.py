@@ -45,7 +45,7 @@ class Places:
         return f"{ws.name}/{path}" if path else ws.name
 
     def prefixing_problems(self, ws: Workspace) -> AbstractContextManager[None]:
-        """Problems met inside name their paths as this caller knows them."""
+        """Within this block, problems name their paths as this caller knows them."""
         return self._prefix_problems(ws) if self.several else _NO_PREFIX
 
     @contextmanager
@@ -56,7 +56,7 @@ class Places:
             raise self._prefix_problem(ws, problem) from problem
 
     def ask(self, ws: Workspace, find: Callable[Concatenate[Workspace, P], T], *args: P.args, **more: P.kwargs) -> T:
-        """What `find` returns, with problems named in the same way."""
+        """What `find` returns; problems name their paths as this caller knows them."""
         if not self.several:
             return find(ws, *args, **more)
         with self._prefix_problems(ws):
@@ -80,9 +80,8 @@ class Places:
         """The workspace a path begins with, and the rest; NotFound with the names when it begins with none."""
         wanted = raw.strip("/")  # blanks may belong to a name that is there
         if len(wanted) > MAX_PATH_CHARS:
-            raise Invalid(
-                f"a path may have {MAX_PATH_CHARS} characters at most", hint="give a shorter one", what="path"
-            )
+            message = f"a path may have {MAX_PATH_CHARS} characters at most"
+            raise Invalid(message, hint="give a shorter one", what="path")
         if not self.several:
             return self.call.workspace, wanted if wanted.strip().strip("/") else ""
         wanted = wanted.lstrip().lstrip("/")
@@ -110,7 +109,7 @@ class Places:
         return NamedPath(ws, self.ask(ws, locate_note, rest))
 
     def read(self, raw: str) -> tuple[Workspace, Reading] | None:
-        """The note whose whole path this is; None for what is to be located."""
+        """The note whose whole path this is, read; None where `locate` has to find it."""
         try:
             ws, rest = self.split(raw)
         except NotFound:
@@ -155,9 +154,9 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class OffsetPage:
-    """Which part of a long answer is asked for."""
+    """Which part of a long answer is requested."""
 
-    about: str  # the question, so that a cursor of another one is known
+    about: str  # the question, so that a cursor of another one is refused
     offset: int
     limit: int
 

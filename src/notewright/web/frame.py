@@ -31,7 +31,7 @@ from notewright.server.auth.authenticate import (
     client_address,
 )
 from notewright.surfaces.http_status import STATUS
-from notewright.surfaces.notes.render import amount
+from notewright.surfaces.notes.render import pluralize
 from notewright.web import addresses
 from notewright.web.addresses import asset_url
 
@@ -206,5 +206,5 @@ _TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_TEMPLATES.filters |= {"moment": format_time, "rfc3339": format_utc, "size": format_size, "number": amount}
+_TEMPLATES.filters |= {"moment": format_time, "rfc3339": format_utc, "size": format_size, "number": pluralize}
 _TEMPLATES.globals |= {name: getattr(addresses, name) for name in ADDRESS_FUNCTIONS} | {"asset": asset_url}

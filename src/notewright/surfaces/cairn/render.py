@@ -1,4 +1,4 @@
-"""The words of Cairn's answers: the frontmatter it shows, contexts and snippets, pages, and its errors."""
+"""Formats Cairn's answers: the frontmatter it shows, contexts and snippets, pages, and its errors."""
 
 import base64
 import binascii
@@ -33,7 +33,7 @@ _MARKERS = re.compile(r"(?:\s*(?:[-*+]|\d{1,9}[.)]|>|#{1,6})(?=\s)\s+|\s*>)+")
 _BLANKS = re.compile(r"\s+")
 
 
-def answer(**values: Any) -> str:
+def to_json(**values: Any) -> str:
     """One line of JSON; what is None is left out."""
     kept = {name: value for name, value in values.items() if value is not None}
     return json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
@@ -42,8 +42,8 @@ def answer(**values: Any) -> str:
 # ---- a note -------------------------------------------------------------------------------------------
 
 
-def block(reading: Reading, note: Note, backlinks: Sequence[ResolvedLink], *, contexts: bool) -> str:
-    """The frontmatter as it is shown: some keys first, the stored ones, then when it changed and who links here."""
+def format_head(reading: Reading, note: Note, backlinks: Sequence[ResolvedLink], *, contexts: bool) -> str:
+    """The frontmatter as answers show it: title, type and tags, the other stored keys, `modified` and `backlinks`."""
     stored = dict(note.frontmatter.properties)
     first = {"title": note.title, "type": stored.pop("type", None)}
     tags = list_property_tags(stored) if any(key.lower() == "tags" for key in stored) else None
@@ -54,20 +54,21 @@ def block(reading: Reading, note: Note, backlinks: Sequence[ResolvedLink], *, co
     hidden = {"title", "backlinks"} | {key for key in others if key.lower() == "tags"}
     head = {key: value for key, value in {**first, "tags": tags}.items() if value is not None}
     properties = {**head, **{key: value for key, value in others.items() if key not in hidden}, "modified": modified}
-    lines = ["---", *(_entry(key, value) for key, value in properties.items())]
+    lines = ["---", *(_to_yaml(key, value) for key, value in properties.items())]
     shown = backlinks[:MOST_BACKLINKS]
     if contexts and shown:
         lines.append("backlinks:")
         for link in shown:
-            lines += [f"  - {_entry('path', without_md(link.source))}", f"    {_entry('context', context(link))}"]
+            lines.append(f"  - {_to_yaml('path', without_md(link.source))}")
+            lines.append(f"    {_to_yaml('context', cut_context(link))}")
     else:
-        lines.append(_entry("backlinks", [without_md(link.source) for link in shown]))
+        lines.append(_to_yaml("backlinks", [without_md(link.source) for link in shown]))
     if len(shown) < len(backlinks):
         lines.append(f"# {len(shown)} of {len(backlinks)} backlinks; cairn_search with backlinks_to finds all")
     return "\n".join([*lines, "---"])
 
 
-def _entry(key: str, value: Any) -> str:
+def _to_yaml(key: str, value: Any) -> str:
     try:
         return yaml_entry(key, value, "flow")
     except Invalid:  # the name of a file that is not Unicode
@@ -77,21 +78,21 @@ def _entry(key: str, value: Any) -> str:
 # ---- pieces of text -----------------------------------------------------------------------------------
 
 
-def context(link: ResolvedLink) -> str:
+def cut_context(link: ResolvedLink) -> str:
     """The line a link stands in, without the marks at its beginning, cut around the link."""
     line, start, end = link.context.text, link.context.start, link.context.end
     first = min(found.end(), start) if (found := _MARKERS.match(line)) and not link.context.before else 0
-    return _window(line[first:], start - first, end - start, max(CONTEXT_CHARS, end - start))
+    return _cut_window(line[first:], start - first, end - start, max(CONTEXT_CHARS, end - start))
 
 
-def snippet(text: str, query: str) -> str:
-    """What stands around the first word of a note that the query found, or the beginning of its body."""
+def cut_snippet(text: str, query: str) -> str:
+    """The text around the first word of a note that the query found, or the beginning of its body."""
     body = _BLANKS.sub(" ", body_of(text)).strip()
-    found = _pattern(query).search(fold_text(body)) if query_words(query) else None
-    return _window(body, found.start() if found else 0, found.end() - found.start() if found else 0, SNIPPET_CHARS)
+    found = _compile_pattern(query).search(fold_text(body)) if query_words(query) else None
+    return _cut_window(body, found.start() if found else 0, found.end() - found.start() if found else 0, SNIPPET_CHARS)
 
 
-def _window(text: str, place: int, length: int, most: int) -> str:
+def _cut_window(text: str, place: int, length: int, most: int) -> str:
     if len(text) <= most:
         return text
     start = max(0, min(place - max(most - length, 0) // 2, len(text) - most))
@@ -100,8 +101,8 @@ def _window(text: str, place: int, length: int, most: int) -> str:
 
 
 @lru_cache(maxsize=64)
-def _pattern(query: str) -> re.Pattern[str]:
-    """Finds the beginnings of words; pairs of signs of scripts without blanks anywhere."""
+def _compile_pattern(query: str) -> re.Pattern[str]:
+    """A pattern for the beginnings of words, and for pairs of characters of scripts without blanks anywhere."""
     words = [re.escape(fold_text(word)) for word in query_words(query)]
     spaced = [word for word in words if word.isascii() or not _UNSPACED.match(word)]
     return re.compile("|".join([f"(?<![^\\W_]){word}" for word in spaced] + [w for w in words if w not in spaced]))
@@ -113,7 +114,7 @@ _UNSPACED = re.compile("[\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff]")
 # ---- pages and times ----------------------------------------------------------------------------------
 
 
-def page(args: Args) -> tuple[int, int]:
+def parse_page(args: Args) -> tuple[int, int]:
     """(offset, limit) of the page asked for."""
     limit = args.get("limit", DEFAULT_PAGE)
     if limit < 1:
@@ -130,15 +131,15 @@ def page(args: Args) -> tuple[int, int]:
     raise Invalid("Invalid cursor", what="cursor")
 
 
-def cursor(offset: int, shown: int, total: int) -> str | None:
+def next_cursor(offset: int, shown: int, total: int) -> str | None:
     """The cursor after this page, None where it is the last."""
     if not shown or offset + shown >= total:
         return None
     return base64.b64encode(json.dumps({"offset": offset + shown}, separators=(",", ":")).encode()).decode()
 
 
-def since_ns(raw: str) -> int:
-    """The last moment that does not count as after it: of what is written in whole seconds, the whole second."""
+def parse_since_ns(raw: str) -> int:
+    """The last nanosecond that is not after this time; for a time in whole seconds the last one of that second."""
     seconds = parse_time(raw, UTC)
     if seconds is None:
         raise Invalid(f"Invalid date '{raw}'", what="date")
@@ -150,8 +151,8 @@ def since_ns(raw: str) -> int:
 # ---- refusals -----------------------------------------------------------------------------------------
 
 
-class Typed(Style):
-    """`type: message`, always as an answer."""
+class CairnStyle(Style):
+    """Errors as `type: message`, always as an answer, never as a protocol error."""
 
     table: ClassVar[dict[str, str]] = {
         **dict.fromkeys(codes(), "internal_error"),
@@ -167,7 +168,7 @@ class Typed(Style):
 
 
 def describe_problem(problem: Problem, args: Args) -> tuple[str | None, str]:
-    """Another type than the code's where the dialect has one, and its own sentence where it has one."""
+    """The dialect's own error type (None: that of the code) and its own message, else ours."""
     details = problem.details
     path = without_md(str(details.get("path", "")))
     match problem.code, details.get("what"):

@@ -36,9 +36,9 @@ MAX_DEPTH = 10
 SORTS = {"modified": "modified", "created": "created", "alpha": "name"}
 
 
-def _bare_name(raw: str) -> str:
-    """A path as a caller wrote it, in its one form: no `.md`, no outer slashes, `""` for nothing. Blanks are part of a
-    name: without them it would be another note's."""
+def _parse_name(raw: str) -> str:
+    """A path without `.md` and outer slashes, `""` for nothing. Blanks stay: without them it could be another note's
+    name."""
     name = without_md(raw.strip("/")).strip("/") if raw.strip() else ""
     problem = (path_problem(name) or path_problem(name + ".md")) if name else None
     if problem:
@@ -46,16 +46,16 @@ def _bare_name(raw: str) -> str:
     return name
 
 
-def _path(raw: str) -> NotePath:
-    name = _bare_name(raw)
+def _parse_path(raw: str) -> NotePath:
+    name = _parse_name(raw)
     if not name:
         raise Invalid(f"Invalid path '{raw}': it is empty", what="path")
     return NotePath(name + ".md")
 
 
 def _writable_path(ws: Workspace, raw: str) -> NotePath:
-    """Where a note may be written: any path that is there, else one that works everywhere."""
-    path = _path(raw)
+    """The path to write to: any path of an existing note, else only one that every store and system takes."""
+    path = _parse_path(raw)
     if ws.access.sees(path) and probably_exists(ws, path):
         return path
     name = without_md(path)
@@ -73,7 +73,7 @@ def read(call: Call, args: Args) -> str:
     """Read a note: its frontmatter with backlinks, then the body, one section of it, or no body at all."""
     without_body = args.get("metadata_only", False)
     section = "" if without_body else args.get("section", "")
-    return _render_note(call.workspace, _path(args["path"]), section, without_body)
+    return _render_note(call.workspace, _parse_path(args["path"]), section, without_body)
 
 
 def _render_note(ws: Workspace, path: NotePath, section: str = "", without_body: bool = False) -> str:
@@ -83,7 +83,7 @@ def _render_note(ws: Workspace, path: NotePath, section: str = "", without_body:
     if section.strip():
         found = require_section(note, section, RULE)
         body = note.text[found.start : found.end]
-    head = words.block(reading, note, find_links_to(ws, path, CAIRN), contexts=without_body)
+    head = words.format_head(reading, note, find_links_to(ws, path, CAIRN), contexts=without_body)
     return f"{head}\n\n{body}" if body else head
 
 
@@ -93,14 +93,14 @@ def write(call: Call, args: Args) -> str:
     tags, aliases = args.get("tags", ()), args.get("aliases", ())
     done = write_stamped(ws, _writable_path(ws, args["path"]), args["content"], tags=tags, aliases=aliases)
     found = sum(link.kind in ("wikilink", "embed") for link in parse(done.path, done.text).links)
-    return words.answer(path=without_md(done.path), created=done.created, links_found=found)
+    return words.to_json(path=without_md(done.path), created=done.created, links_found=found)
 
 
 def patch(call: Call, args: Args) -> str:
     """Change a note that exists: add text at its beginning or end or in a section, or replace a text."""
-    path = _path(args["path"])
+    path = _parse_path(args["path"])
     done = patch_stamped(call.workspace, path, _parse_edit(args))
-    return words.answer(path=without_md(path), op=args["op"], bytes_added=done.added)
+    return words.to_json(path=without_md(path), op=args["op"], bytes_added=done.added)
 
 
 def _parse_edit(args: Args) -> Edit:
@@ -123,9 +123,9 @@ def _parse_edit(args: Args) -> Edit:
 
 def delete(call: Call, args: Args) -> str:
     """Delete a note. Notes that link to it stay as they are."""
-    path = _path(args["path"])
+    path = _parse_path(args["path"])
     delete_note(call.workspace, path, trash=False)
-    return words.answer(deleted=without_md(path))
+    return words.to_json(deleted=without_md(path))
 
 
 def daily(call: Call, args: Args) -> str:
@@ -140,7 +140,7 @@ def daily(call: Call, args: Args) -> str:
     done = patch_or_create(ws, path, new_note, edit)
     if edit is None:
         return _render_note(ws, path)
-    return words.answer(path=without_md(path), op=op, bytes_added=done.added)
+    return words.to_json(path=without_md(path), op=op, bytes_added=done.added)
 
 
 # ---- many notes ---------------------------------------------------------------------------------------
@@ -149,11 +149,11 @@ def daily(call: Call, args: Args) -> str:
 def search(call: Call, args: Args) -> str:
     """Find notes by words, tags, place, link or date, latest first, with a snippet of each. At least one condition
     is needed."""
-    ws, query, prefix = call.workspace, args.get("query", "").strip(), _bare_name(args.get("path_prefix", ""))
+    ws, query, prefix = call.workspace, args.get("query", "").strip(), _parse_name(args.get("path_prefix", ""))
     tags = tuple(tag for given in args.get("tags", ()) if (tag := given.strip().lstrip("#")))
-    target = _path(args["backlinks_to"]) if args.get("backlinks_to") else None
-    since = words.since_ns(args["modified_since"]) if args.get("modified_since") else None
-    offset, limit = words.page(args)
+    target = _parse_path(args["backlinks_to"]) if args.get("backlinks_to") else None
+    since = words.parse_since_ns(args["modified_since"]) if args.get("modified_since") else None
+    offset, limit = words.parse_page(args)
     if not (query or tags or prefix or target or since is not None):
         raise Invalid("At least one search parameter is required", what="query")
     back = {link.source: link for link in find_links_to(ws, target, CAIRN)} if target else {}
@@ -171,36 +171,36 @@ def search(call: Call, args: Args) -> str:
         {
             "path": without_md(card.path),
             "title": card.title,
-            "snippet": words.context(back[card.path])
+            "snippet": words.cut_context(back[card.path])
             if card.path in back and not query
-            else words.snippet(indexed_text(ws, card.path), query),
+            else words.cut_snippet(indexed_text(ws, card.path), query),
             "tags": card.tags,
             "modified": format_utc(card.modified),
         }
         for card in found
     ]
-    return words.answer(results=rows, total=total, cursor=words.cursor(offset, len(rows), total))
+    return words.to_json(results=rows, total=total, cursor=words.next_cursor(offset, len(rows), total))
 
 
 def links(call: Call, args: Args) -> Answer:
     """Which notes link to a note, with the line, and which it links to. No bodies."""
-    path, depth, direction = _path(args["path"]), args.get("depth", 1), args.get("direction", "both")
+    path, depth, direction = _parse_path(args["path"]), args.get("depth", 1), args.get("direction", "both")
     if depth < 1:
         raise Invalid("depth must be at least 1", what="depth")
     stop, depth = call.stop_if_cancelled, min(depth, MAX_DEPTH)
     found = find_neighbourhood(call.workspace, path, CAIRN, direction=direction, depth=depth, between=stop)
     outgoing = [{"path": without_md(near.path), "title": near.title} for near in found.outgoing]
     incoming = [
-        {"path": without_md(near.path), "title": near.title, "context": words.context(near.link)}
+        {"path": without_md(near.path), "title": near.title, "context": words.cut_context(near.link)}
         for near in found.incoming
     ]
-    text = words.answer(path=without_md(path), incoming=incoming, outgoing=outgoing)
+    text = words.to_json(path=without_md(path), incoming=incoming, outgoing=outgoing)
     return Answer.of(text, meta={"truncated": True} if found.cut else None)
 
 
 def list_notes(call: Call, args: Args) -> str:
     """List notes at or below a path: title, type and date of each. No bodies."""
-    ws, prefix, (offset, limit) = call.workspace, _bare_name(args.get("path_prefix", "")), words.page(args)
+    ws, prefix, (offset, limit) = call.workspace, _parse_name(args.get("path_prefix", "")), words.parse_page(args)
     chosen = Selection(sort=SORTS[args.get("sort", "modified")], limit=limit, offset=offset)
     found, total = note_summaries(ws, chosen, prefix, deep=args.get("recursive", not prefix))
     rows = [
@@ -212,7 +212,8 @@ def list_notes(call: Call, args: Args) -> str:
         }
         for card in found
     ]
-    return words.answer(path_prefix=prefix, notes=rows, total=total, cursor=words.cursor(offset, len(rows), total))
+    cursor = words.next_cursor(offset, len(rows), total)
+    return words.to_json(path_prefix=prefix, notes=rows, total=total, cursor=cursor)
 
 
 # ---- the surface --------------------------------------------------------------------------------------
@@ -297,6 +298,6 @@ SURFACE = Surface(
         tool("cairn_daily", daily, DAILY, ADDS),
         tool("cairn_list", list_notes, LIST, LOOKS),
     ),
-    words.Typed(),
+    words.CairnStyle(),
     resources=NoteResources("note:///", whole_library=False),
 )

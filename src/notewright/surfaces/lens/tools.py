@@ -30,7 +30,7 @@ LINE_CHARACTERS = 2000
 UNLOADABLE = {"unavailable", "forbidden", "busy"}
 
 
-class Errors(Style):
+class LensStyle(Style):
     """`Error: …` as an answer where a better call would have worked; a wrong call is a protocol error."""
 
     table: ClassVar[dict[str, str]] = {code: "Error: " for code in codes()}
@@ -51,8 +51,8 @@ class Errors(Style):
         raise RpcError(INVALID_PARAMS, f"Invalid parameter: {fault.message}")
 
 
-def _document(call: Call, named: str) -> tuple[Workspace, NotePath]:
-    """The document of exactly this path, `.md` tried where it has none."""
+def _locate_document(call: Call, named: str) -> tuple[Workspace, NotePath]:
+    """The document of exactly this path, else with `.md` added."""
     for ws in call.workspaces:
         rest = named.removeprefix(ws.name + "/")
         if rest == named or path_problem(rest) is not None:
@@ -66,15 +66,15 @@ def _document(call: Call, named: str) -> tuple[Workspace, NotePath]:
 
 def read(call: Call, args: Args) -> str:
     """Read a document with line numbers: 2000 lines from the start unless offset and limit say otherwise."""
-    first, count = max(1, _whole(args, "offset", 0)), _whole(args, "limit", LINES)
-    ws, path = _document(call, args["file_path"])
+    first, count = max(1, _parse_whole(args, "offset", 0)), _parse_whole(args, "limit", LINES)
+    ws, path = _locate_document(call, args["file_path"])
     lines = read_note(ws, path).text.split("\n")
     lines = lines[:-1] if lines[-1] == "" else lines
     shown = enumerate(lines[first - 1 : first - 1 + count], first)
     return "\n".join(f"{number:>6}\t{line.removesuffix(chr(13))[:LINE_CHARACTERS]}" for number, line in shown)
 
 
-def _whole(args: Args, name: str, default: int) -> int:
+def _parse_whole(args: Args, name: str, default: int) -> int:
     number = args.get(name, default)
     if not isinstance(number, int) or number < 0:
         raise Invalid("it must be a whole number of lines, not negative", what=name)
@@ -100,18 +100,12 @@ def glob(call: Call, args: Args) -> Answer:
 
 def get_links(call: Call, args: Args) -> str:
     """Documents that link to this one, and those it links to."""
-    ws, path = _document(call, args["file_path"])
+    ws, path = _locate_document(call, args["file_path"])
     back = backlinks_across(call.workspaces, ws, path)
     forward = forward_links_across(call.workspaces, ws, path)
-    return "\n".join(
-        [
-            "Backlinks (documents linking to this):",
-            *([f"- {path}" for path in back] or ["- (none)"]),
-            "",
-            "Forward links (documents this links to):",
-            *([f"- {path}" for path in forward] or ["- (none)"]),
-        ]
-    )
+    lines = ["Backlinks (documents linking to this):", *([f"- {path}" for path in back] or ["- (none)"]), ""]
+    lines += ["Forward links (documents this links to):", *([f"- {path}" for path in forward] or ["- (none)"])]
+    return "\n".join(lines)
 
 
 FILE_PATH = text("Folder/Name.md", required=True)
@@ -130,7 +124,7 @@ SURFACE = Surface(
         tool("glob", glob, GLOB, LOOKS),
         tool("get_links", get_links, takes_only(file_path=FILE_PATH), LOOKS),
     ),
-    Errors(),
+    LensStyle(),
     resources=NoteResources("note:///"),
     sessions="required",
     handshake=True,

@@ -22,7 +22,7 @@ from notewright.surfaces.arguments import MAX_PATH_CHARS, NamedPath, Places, sin
 from notewright.surfaces.base import Args, Call
 from notewright.surfaces.notes import render as words
 from notewright.surfaces.notes import schema
-from notewright.surfaces.notes.read import ask_each, recall, remember, show
+from notewright.surfaces.notes.read import ask_each, find_shown_text, remember, show
 from notewright.surfaces.schema import tool
 
 
@@ -46,13 +46,13 @@ def write(call: Call, args: Args) -> str:
     shown_path = places.show(ws, done.path)
     remember(call, NamedPath(ws, done.path), done.version, args["content"])
     if done.change_id is None:
-        return f"{shown_path} already says that · version {words.version(done.version)}\nNothing changed."
+        return f"{shown_path} already says that · version {words.cut_version(done.version)}\nNothing changed."
     verb = "Created" if done.created else "Overwrote"
-    return f"{verb} {shown_path} · version {words.version(done.version)}\n{words.undo_line(done.change_id)}"
+    return f"{verb} {shown_path} · version {words.cut_version(done.version)}\n{words.format_undo(done.change_id)}"
 
 
 def _refuse_outer_blanks(place: NamedPath) -> None:
-    """A new name has none: links could not name it. Cut off, they would make it another note's name."""
+    """Refuse a new name with a blank at either end: links could not name it, and trimmed it could be another note's."""
     name = without_md(place.path)
     if name != name.strip() and not (place.ws.access.sees(place.path) and exists(place.ws, place.path)):
         said = f"{name!r} cannot be a name: it begins or ends with a blank"
@@ -60,18 +60,18 @@ def _refuse_outer_blanks(place: NamedPath) -> None:
 
 
 def _explain_conflict(call: Call, place: NamedPath, seen: str, conflict: Conflict) -> Conflict:
-    """A refusal with what is different now, if what the caller saw is still known."""
+    """The Conflict to raise: with a diff, if the text that the caller saw is still known."""
     path, current = place.path, conflict.details.get("current")
     if current is None:
         return Conflict(f"{path} is not there", hint="leave out version to create it", path=path)
-    seen = words.shortened(seen, 70)
-    said = f"{path} changed since version {seen}: it is now {words.version(current)}"
-    old, new = recall(call, place, seen), read(place.ws, path).text
+    seen = words.shorten(seen, 70)
+    said = f"{path} changed since version {seen}: it is now {words.cut_version(current)}"
+    old, new = find_shown_text(call, place, seen), read(place.ws, path).text
     remember(call, place, current, new)
     hint = "read it again, then repeat the change"
     if old is None:
         return Conflict(said, hint=hint, path=path)
-    return Conflict(said, hint=f"{hint}. What changed", path=path, lines=tuple(words.diff(old, new)))
+    return Conflict(said, hint=f"{hint}. What changed", path=path, lines=tuple(words.format_diff(old, new)))
 
 
 def edit(call: Call, args: Args) -> str:
@@ -94,10 +94,11 @@ def edit(call: Call, args: Args) -> str:
 def _report_edit(call: Call, place: NamedPath, done: Edited, verb: str = "Edited") -> str:
     path = Places(call).show(place.ws, place.path)
     remember(call, place, done.version, done.after)
+    version = words.cut_version(done.version)
     if done.change_id is None:
-        return f"{path} already says that · version {words.version(done.version)}\nNothing changed."
-    lines = [f"{verb} {path} · version {words.version(done.version)}", *words.diff(done.before, done.after)]
-    return words.bounded(lines, "history shows it", [words.undo_line(done.change_id)])
+        return f"{path} already says that · version {version}\nNothing changed."
+    lines = [f"{verb} {path} · version {version}", *words.format_diff(done.before, done.after)]
+    return words.fit_lines(lines, "history shows it", [words.format_undo(done.change_id)])
 
 
 _FORMS: dict[frozenset[str], Callable[[Args], Edit]] = {
@@ -146,12 +147,13 @@ def properties(call: Call, args: Args) -> str:
     front = reading.note.frontmatter
     if front.problem:
         raise Invalid(f"the frontmatter of {path} cannot be read: {front.problem}", hint="fix it with edit")
-    count = words.amount(len(front.properties), "property", "properties")
+    count = words.pluralize(len(front.properties), "property", "properties")
     lines = [
-        f"{words.one_line(key, 200)}: {words.shortened(words.value(value), 2000)}"
+        f"{words.to_one_line(key, 200)}: {words.shorten(words.format_value(value), 2000)}"
         for key, value in front.properties.items()
     ]
-    return words.bounded([f"{path} · version {words.version(reading.version)} · {count}", *lines], "read the note")
+    head = f"{path} · version {words.cut_version(reading.version)} · {count}"
+    return words.fit_lines([head, *lines], "read the note")
 
 
 def move(call: Call, args: Args) -> str:
@@ -160,13 +162,12 @@ def move(call: Call, args: Args) -> str:
     places = Places(call)
     raw: str = args["from"]
     if max(len(raw), len(args["to"])) > MAX_PATH_CHARS:
-        raise Invalid(
-            f"from and to may have {MAX_PATH_CHARS} characters at most", hint="give shorter ones", what="from"
-        )
+        message = f"from and to may have {MAX_PATH_CHARS} characters at most"
+        raise Invalid(message, hint="give shorter ones", what="from")
     if _is_tag(places, raw):
         return _rename_tag(places, args)
     try:
-        ws, old = _movable(places, raw)
+        ws, old = _locate_movable(places, raw)
     except (NotFound, Invalid):
         if "#" not in raw:
             raise
@@ -178,20 +179,20 @@ def move(call: Call, args: Args) -> str:
     dry_run = args.get("dry_run", False)
     with places.prefixing_problems(ws):
         report = move_note(ws, old, new, dry_run=dry_run)
-    first = words.moved(report, (places.show(ws, report.old), places.show(ws, report.new)), dry_run)
+    first = words.describe_move(report, (places.show(ws, report.old), places.show(ws, report.new)), dry_run)
     return _report_move(places, ws, first, report, "link", dry_run)
 
 
 def _report_move(places: Places, ws: Workspace, first: str, report: RenameReport, thing: str, dry_run: bool) -> str:
-    """The outcome, each file with how much changed in it, and the line that takes it back."""
+    """The outcome, each file with how much changed in it, and the undo line."""
     counts = sorted((path, count) for path, count in report.files if count)
-    lines = [first, *(f"{places.show(ws, path)}: {words.amount(count, thing)}" for path, count in counts)]
-    last = [] if dry_run else [words.undo_line(report.change_id)]
-    return words.bounded(lines, "history shows the whole change", last)
+    lines = [first, *(f"{places.show(ws, path)}: {words.pluralize(count, thing)}" for path, count in counts)]
+    last = [] if dry_run else [words.format_undo(report.change_id)]
+    return words.fit_lines(lines, "history shows the whole change", last)
 
 
 def _is_tag(places: Places, raw: str) -> bool:
-    """`#tag`, or `Workspace/#tag`; a file whose name begins so is named with its ending."""
+    """Whether this is `#tag` or `Workspace/#tag`; a file whose name begins with `#` is named with its `.md`."""
     named = raw.strip()
     if places.several and not named.startswith("#"):
         try:
@@ -202,15 +203,16 @@ def _is_tag(places: Places, raw: str) -> bool:
 
 
 def _rename_tag(places: Places, args: Args) -> str:
-    ws, old = _tag_place(places, args["from"].strip())
+    ws, old = _locate_tag(places, args["from"].strip())
     new, dry_run = "#" + args["to"].strip().rpartition("/#")[2].lstrip("#"), args.get("dry_run", False)
     with places.prefixing_problems(ws):
         report = rename_tag(ws, old, new, dry_run=dry_run)
-    return _report_move(places, ws, words.renamed(report, f"{old} to {new}", "tag", dry_run), report, "tag", dry_run)
+    first = words.describe_rename(report, f"{old} to {new}", "tag", dry_run)
+    return _report_move(places, ws, first, report, "tag", dry_run)
 
 
-def _tag_place(places: Places, raw: str) -> tuple[Workspace, str]:
-    """The workspace whose tag is meant: the one named, else the one that has it."""
+def _locate_tag(places: Places, raw: str) -> tuple[Workspace, str]:
+    """The workspace of a tag, the one named or else the one that has it, and the tag."""
     if not places.several or not raw.startswith("#"):
         return places.split(raw)
     having = [ws for ws in places.call.workspaces if find_tagged(ws, raw[1:])]
@@ -235,11 +237,11 @@ def _rename_heading(places: Places, args: Args) -> str:
     with places.prefixing_problems(place.ws):
         report = rename_heading(place.ws, place.path, old.strip(), new, dry_run=dry_run)
     what = f"the heading “{old.strip()}” of {places.show(place.ws, place.path)} to “{new}”"
-    return _report_move(places, place.ws, words.renamed(report, what, "link", dry_run), report, "link", dry_run)
+    return _report_move(places, place.ws, words.describe_rename(report, what, "link", dry_run), report, "link", dry_run)
 
 
-def _movable(places: Places, raw: str) -> tuple[Workspace, NotePath]:
-    """A note or attachment, else a folder that is named so; `Projects/` is the folder."""
+def _locate_movable(places: Places, raw: str) -> tuple[Workspace, NotePath]:
+    """The note or attachment of this name, else the folder; `Projects/` is always the folder."""
     if raw.rstrip().endswith("/"):
         [(ws, folder)] = places.folders(raw) if raw.strip().strip("/") else [(places.call.workspace, "")]
         return ws, NotePath.parse(folder)
@@ -270,24 +272,24 @@ def delete(call: Call, args: Args) -> str:
     path, trash = places.show(place.ws, place.path), places.show(place.ws, done.trash or "")
     linked = [places.show(place.ws, source) for source in done.linked_from]
     verb = "Would delete" if dry_run else "Deleted"
-    links = f"{words.amount(len(linked), 'note')} {'links' if len(linked) == 1 else 'link'} to it:"
+    links = f"{words.pluralize(len(linked), 'note')} {'links' if len(linked) == 1 else 'link'} to it:"
     lines = [f"{verb} {path} (to {trash}); {links if linked else 'no note links to it.'}", *linked]
-    return words.bounded(lines, "links shows them", [] if dry_run else [words.undo_line(done.change_id)])
+    return words.fit_lines(lines, "links shows them", [] if dry_run else [words.format_undo(done.change_id)])
 
 
 def daily(call: Call, args: Args) -> str:
     """Read a day's note or append to it, under a heading if given; made from the user's template if missing."""
     places = Places(call)
     ws = call.named(args["workspace"]) if "workspace" in args else call.workspace
-    asked = args.get("date", "today")
-    day = today(ws) if asked == "today" else parse_date(words.shortened(asked, 100))
+    date = args.get("date", "today")
+    day = today(ws) if date == "today" else parse_date(words.shorten(date, 100))
     place = NamedPath(ws, daily_note(ws, day))
-    there = ws.access.sees(place.path) and exists(ws, place.path)
+    is_there = ws.access.sees(place.path) and exists(ws, place.path)
     with places.prefixing_problems(ws):
         if "append" in args:
             done = append_daily(ws, day, args["append"], args.get("section"))
-            return _report_edit(call, place, done, "Edited" if there else "Created")
-        if not there:
+            return _report_edit(call, place, done, "Edited" if is_there else "Created")
+        if not is_there:
             what = f"there is no note for {day.isoformat()} ({place.path})"
             raise NotFound(what, hint="append makes it", what="note", path=place.path)
         return show(call, place, read(ws, place.path), {"section": args["section"]} if "section" in args else {})
@@ -300,7 +302,7 @@ def undo(call: Call, args: Args) -> str:
     places, dry_run = Places(call), args.get("dry_run", False)
 
     def take_back(workspaces: Sequence[Workspace], dry_run: bool) -> list[tuple[Workspace, Undone]]:
-        """In every workspace where there is something to take back."""
+        """Undo in every workspace where there is something to take back."""
 
         def take_back_in(ws: Workspace) -> Undone:
             if "change" in args:
@@ -317,8 +319,9 @@ def undo(call: Call, args: Args) -> str:
     for ws, one in done:
         steps = [step for step in one.plan.steps if ws.access.sees(step.path)]
         verb = "Would take back" if dry_run else "Took back"
-        what = f"“{one.changes[0].summary}”" if len(one.changes) == 1 else words.amount(len(one.changes), "change")
-        lines.append(f"{verb} {words.shortened(what, 500)} in {words.amount(len(steps), 'file')}:")
+        count = len(one.changes)
+        what = f"“{one.changes[0].summary}”" if count == 1 else words.pluralize(count, "change")
+        lines.append(f"{verb} {words.shorten(what, 500)} in {words.pluralize(len(steps), 'file')}:")
         kept = {each.path: each for each in one.kept}
         for step in steps:
             later = kept.get(step.path)
@@ -328,9 +331,9 @@ def undo(call: Call, args: Args) -> str:
                 if later is not None:
                     outcome += f", but for later changes, which were kept{':' if later.lines else ''}"
             lines.append(f"{places.show(ws, step.path)} {outcome}")
-            lines += words.diff_lines(later) if later is not None else []
-        last += [words.undo_line(one.done.id)] if one.done else []
-    return words.bounded(lines, "history shows each change", last)
+            lines += words.format_diff_lines(later) if later is not None else []
+        last += [words.format_undo(one.done.id)] if one.done else []
+    return words.fit_lines(lines, "history shows each change", last)
 
 
 DESTRUCTIVE = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": False}

@@ -28,7 +28,7 @@ def search(call: Call, args: Args) -> str:
     if not args["query"].strip() and not _conditions(args):
         raise Invalid("query is empty", hint="give words or a question", what="query")
     answers = [
-        (ws, search_notes(ws, _query(ws, folder, args, page.end)))
+        (ws, search_notes(ws, _build_query(ws, folder, args, page.end)))
         for ws, folder in places.folders(args.get("folder", ""))
     ]
     each = [found for _, found in answers]
@@ -38,24 +38,24 @@ def search(call: Call, args: Args) -> str:
     ranked = sorted(((ws, hit) for ws, found in answers for hit in found.items), key=lambda pair: -pair[1].score)
     hits = ranked[page.offset : page.end]
     if not hits:
-        return "Nothing more." if page.offset else words.nothing(args["query"], counts.nearest, _conditions(args))
+        return "Nothing more." if page.offset else words.report_no_hits(args["query"], nearest, _conditions(args))
     items = [
-        words.hit(number, places.show(ws, hit.path), hit, ws.timezone)
+        words.format_hit(number, places.show(ws, hit.path), hit, ws.timezone)
         for number, (ws, hit) in enumerate(hits, page.offset + 1)
     ]
     more = counts.cut or len(ranked) > page.end
     left = max(counts.total - page.offset, len(hits) + 1) if more else len(hits)
-    head = f"{words.amount(counts.total, 'note')} found, newest first:"  # conditions alone rank nothing
+    head = f"{words.pluralize(counts.total, 'note')} found, newest first:"  # conditions alone rank nothing
     if parse_query(args["query"]).words:
-        head = words.found(counts, len(hits))
-    return words.paged(head, items, page, left, "more note")
+        head = words.format_hit_counts(counts, len(hits))
+    return words.format_page(head, items, page, left, "more note")
 
 
 def _conditions(args: Args) -> list[str]:
     return [name for name in ("folder", "tags", "since") if args.get(name)]
 
 
-def _query(ws: Workspace, folder: str, args: Args, limit: int) -> Query:
+def _build_query(ws: Workspace, folder: str, args: Args, limit: int) -> Query:
     query = parse_query(args["query"])
     since = args.get("since")
     return replace(
@@ -98,14 +98,14 @@ def grep(call: Call, args: Args) -> str:
     late = any(one.late for _, one in found)
     if not lines:
         return "No line matches" + (", as far as time allowed; narrow the folder or glob." if late else ".")
-    head = f"{'At least ' if late else ''}{words.amount(lines, 'line')} in {words.amount(notes, 'note')} match:"
+    head = f"{'At least ' if late else ''}{words.pluralize(lines, 'line')} in {words.pluralize(notes, 'note')} match:"
     if not shown:
         return head
     left = lines - len(shown)
     rest = "narrow the pattern, folder or glob"
     more = f"raise limit or {rest}" if limit < schema.MOST_LINES else rest
-    last = [f"[{words.amount(left, 'more matching line')}: {more}]"] if left else []
-    return words.bounded([head, *words.matching(shown)], rest, last)
+    last = [f"[{words.pluralize(left, 'more matching line')}: {more}]"] if left else []
+    return words.fit_lines([head, *words.format_matches(shown)], rest, last)
 
 
 # ---- by folder ----------------------------------------------------------------------------------------
@@ -117,34 +117,31 @@ def list_(call: Call, args: Args) -> str:
     raw, glob, sort = args.get("folder", ""), args.get("glob"), args.get("sort", "name")
     if places.several and not raw.strip().strip("/") and not glob:
         counts = [(ws.name, listing(ws, Selection(limit=1, visible=ws.access.visibility))[1]) for ws in call.workspaces]
-        lines = [f"{name}/ ({words.amount(count, 'note')})" for name, count in counts]
-        return words.bounded([f"{len(counts)} workspaces:", *lines], "name one of them as folder")
+        lines = [f"{name}/ ({words.pluralize(count, 'note')})" for name, count in counts]
+        return words.fit_lines([f"{len(counts)} workspaces:", *lines], "name one of them as folder")
     levels = [(ws, list_folder(ws, folder, glob=glob, sort=sort, limit=page.end)) for ws, folder in places.folders(raw)]
     folders = [
-        f"{places.show(ws, path)}/ ({words.amount(count, 'note')})"
+        f"{places.show(ws, path)}/ ({words.pluralize(count, 'note')})"
         for ws, level in levels
         for path, count in level.folders
     ]
     total = sum(level.total for _, level in levels)
-    files = [
-        (f"{ws.name}/" if places.several else "", filed, at, ws.timezone)
-        for ws, level in levels
-        for filed, at in level.files
-    ]
+    files = [(ws, file, at) for ws, level in levels for file, at in level.files]
     if len(levels) > 1 and sort != "name":
         files.sort(key=lambda file: -file[1].size if sort == "size" else -file[2])
     shown = [
-        f"{where}{filed.path}  {format_day(at, zone)}  {words.size(filed.size)}" for where, filed, at, zone in files
+        f"{places.show(ws, file.path)}  {format_day(at, ws.timezone)}  {words.format_size(file.size)}"
+        for ws, file, at in files
     ]
     entries = [*folders, *shown][page.offset : page.end]
-    where = words.shortened(raw.strip().strip("/"), 200)
+    where = words.shorten(raw.strip().strip("/"), 200)
     if glob:
-        head = f"{words.amount(total, 'file')} like {words.shortened(glob, 200)}" + (f" in {where}" if where else "")
+        head = f"{words.pluralize(total, 'file')} like {words.shorten(glob, 200)}"
     else:
-        head = f"{words.amount(len(folders), 'folder')} and {words.amount(total, 'note')}"
-        head += f" in {where}" if where else " at the top"
+        head = f"{words.pluralize(len(folders), 'folder')} and {words.pluralize(total, 'note')}"
+    head += f" in {where}" if where else "" if glob else " at the top"
     head += ":" if entries else "."
-    return words.paged(head, entries, page, len(folders) + total - page.offset, "more entry", "more entries")
+    return words.format_page(head, entries, page, len(folders) + total - page.offset, "more entry", "more entries")
 
 
 # ---- by links -----------------------------------------------------------------------------------------
@@ -155,7 +152,7 @@ def links(call: Call, args: Args) -> str:
     folder: only what is broken, and notes nothing links to."""
     places, direction = Places(call), args.get("direction", "both")
     if args["path"].rstrip().endswith("/"):
-        return _broken_links(places, args["path"])
+        return _report_broken_links(places, args["path"])
     place = places.locate(args["path"])
     ws = place.ws
     report = places.ask(ws, links_of, place.path, direction, args.get("depth", 1))
@@ -166,49 +163,50 @@ def links(call: Call, args: Args) -> str:
         counts += [f"{statuses.count(status)} {status}" for status in ("broken", "ambiguous") if status in statuses]
     lines = [f"{places.show(ws, place.path)}: links {', '.join(counts)}"]
     for link in report.incoming:
-        lines.append(words.link("←", places.show(ws, link.source), link, f"L{link.line}"))
+        lines.append(words.format_link("←", places.show(ws, link.source), link, f"L{link.line}"))
     for link in report.outgoing:  # one of another note, found on the way, says in which it stands
         where = f"L{link.line}" if link.source == place.path else f"{places.show(ws, link.source)} L{link.line}"
         target = places.show(ws, link.path) if link.path else link.target or "itself"
-        lines.append(words.link("→", target, link, where))
+        lines.append(words.format_link("→", target, link, where))
     if args.get("mentions"):
         named = mentions(ws, place.path)
-        lines.append(f"{words.amount(len(named), 'mention')} without a link{':' if named else ''}")
+        lines.append(f"{words.pluralize(len(named), 'mention')} without a link{':' if named else ''}")
         lines += [f"~ {places.show(ws, one.path)} (L{one.line}): {one.context.with_marks}" for one in named]
-    return words.bounded(lines, "ask for one direction, or depth=1")
+    return words.fit_lines(lines, "ask for one direction, or depth=1")
 
 
-def _broken_links(places: Places, raw: str) -> str:
-    """`Projects/`, or `/` for everything: what is wrong with the links of a folder."""
+def _report_broken_links(places: Places, raw: str) -> str:
+    """The broken and ambiguous links of a folder (`Projects/`, or `/` for everything) and its orphaned notes."""
     found = [(ws, broken_links(ws, folder)) for ws, folder in places.folders(raw)]
     links = [(ws, one) for ws, ends in found for one in ends.links]
     orphans = [places.show(ws, path) for ws, ends in found for path in ends.orphans]
     late = any(ends.late for _, ends in found)
     counts = {status: sum(one.status == status for _, one in links) for status in ("broken", "ambiguous")}
-    said = f"{words.amount(counts['broken'], 'broken link')}, {counts['ambiguous']} ambiguous"
-    said += ", as far as time allowed" if late else f", {words.amount(len(orphans), 'note')} that nothing links to"
-    lines = [f"{raw.strip().strip('/') or 'Everything'}: {said}"]
+    summary = f"{words.pluralize(counts['broken'], 'broken link')}, {counts['ambiguous']} ambiguous"
+    count = words.pluralize(len(orphans), "note")
+    summary += ", as far as time allowed" if late else f", {count} that nothing links to"
+    lines = [f"{raw.strip().strip('/') or 'Everything'}: {summary}"]
     for ws, one in links:
         shown = one.target + one.subpath
-        lines.append(words.link("→", shown, one, f"{places.show(ws, one.source)} L{one.line}", subpath=False))
-    return words.bounded([*lines, *(f"○ {path}" for path in orphans)], "name a smaller folder")
+        lines.append(words.format_link("→", shown, one, f"{places.show(ws, one.source)} L{one.line}", subpath=False))
+    return words.fit_lines([*lines, *(f"○ {path}" for path in orphans)], "name a smaller folder")
 
 
 def context(call: Call, args: Args) -> str:
     """All that matters about a question or around a note, within a token budget, with places to cite."""
     places, budget, about = Places(call), args.get("budget", 4000), args["about"]
-    place = _named_exactly(places, about)
+    place = _locate_exact_path(places, about)
     if place is not None:
-        pack, named = pack_for_note(place.ws, place.path, budget), places.show(place.ws, place.path)
+        pack, topic = pack_for_note(place.ws, place.path, budget), places.show(place.ws, place.path)
     else:
-        pack, named = pack_for_words(call.workspaces, about, budget), f"“{words.shortened(about.strip(), 80)}”"
+        pack, topic = pack_for_words(call.workspaces, about, budget), f"“{words.shorten(about.strip(), 80)}”"
     if not pack.passages and not pack.left_out:
-        return words.nothing(about, pack.nearest)
-    return "\n".join(words.passages(pack, named, lambda one: places.show(one.ws, one.path)))
+        return words.report_no_hits(about, pack.nearest)
+    return "\n".join(words.format_passages(pack, topic, lambda one: places.show(one.ws, one.path)))
 
 
-def _named_exactly(places: Places, about: str) -> NamedPath | None:
-    """The file, if the words are the path of one (`.md` optional); a bare name is taken for words."""
+def _locate_exact_path(places: Places, about: str) -> NamedPath | None:
+    """The file whose path this text is (`.md` optional), or None; a bare name is taken for words to search for."""
     try:
         ws, rest = places.split(about)
         found = locate(ws, rest) if rest else None

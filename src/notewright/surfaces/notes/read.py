@@ -38,13 +38,13 @@ def read(call: Call, args: Args) -> Answer | str:
 
 
 def show(call: Call, place: NamedPath, reading: Reading, args: Args) -> str:
-    """A note, the part of it that is asked for, or its outline, below a line that says which version that is."""
+    """A note, the requested part of it, or its outline, below a header line with its version."""
     remember(call, place, reading.version, reading.text)
     path, total = Places(call).show(place.ws, place.path), line_count(reading.text)
     if args.get("outline"):
         report = links(place.ws, place.path)
-        lines = words.outline(reading.note, len(report.incoming), len(report.outgoing))
-        return words.bounded([words.header(path, reading, total), *lines], "read a section")
+        lines = words.format_outline(reading.note, len(report.incoming), len(report.outgoing))
+        return words.fit_lines([words.format_header(path, reading, total), *lines], "read a section")
     start, end, part = _requested_span(reading, args)
     text = reading.text[start:end]
     text = text.removeprefix("\ufeff") if start == 0 else text
@@ -52,11 +52,11 @@ def show(call: Call, place: NamedPath, reading: Reading, args: Args) -> str:
     kept, rest = _cut(text, first, args.get("max_chars", MOST_CHARS))
     if rest:  # said above the text too: below it, a note could say so itself
         part = f"lines {first}-{first + max(line_count(kept) - 1, 0)}, cut"
-    return "\n".join([words.header(path, reading, total, part), kept, *rest])
+    return "\n".join([words.format_header(path, reading, total, part), kept, *rest])
 
 
 def _requested_span(reading: Reading, args: Args) -> tuple[int, int, str]:
-    """The span asked for, and words for it."""
+    """Start and end of the requested part, and how the header names it."""
     if "section" in args and "lines" in args:
         raise Invalid("section and lines cannot both be given", hint="leave one out", what="section")
     if "lines" in args:
@@ -70,7 +70,7 @@ def _requested_span(reading: Reading, args: Args) -> tuple[int, int, str]:
 
 
 def _cut(text: str, first: int, most: int) -> tuple[str, list[str]]:
-    """The text, cut at a line end where it is longer than asked for, and then a line that says how to read on."""
+    """The text, cut at a line end where it is longer than `most`, and then a line that says how to read on."""
     if len(text) <= most:
         return text, []
     whole = max(text.rfind("\n", 0, most), text.rfind("\r", 0, most)) + 1
@@ -86,33 +86,33 @@ def _describe_attachment(place: NamedPath, path: str) -> Answer:
     kind = IMAGES.get(place.path.rpartition(".")[2].lower())
     if kind and entry.size <= MOST_IMAGE_BYTES:
         stored = fetch(place.ws, place.path)
-        described = f"{path} · {words.size(len(stored.data))} · version {words.version(stored.version)}"
+        described = f"{path} · {words.format_size(len(stored.data))} · version {words.cut_version(stored.version)}"
         return Answer.of(described, Image(stored.data, f"image/{kind}"))
     what = "an image of more than 1 MiB" if kind else "an attachment"
-    return Answer.of(f"{path} · {words.size(entry.size)} · {what}: its content cannot be shown here")
+    return Answer.of(f"{path} · {words.format_size(entry.size)} · {what}: its content cannot be shown here")
 
 
-# ---- what a caller has seen ---------------------------------------------------------------------------
+# ---- texts a session was shown ---------------------------------------------------------------------------
 
 
 def remember(call: Call, place: NamedPath, version: str, text: str) -> None:
-    """Keep what this client was shown: the history only holds what was changed through us."""
+    """Keep the text that this client was shown: the history only holds texts that were changed through us."""
     with call.session.lock:
         seen: OrderedDict[str, str] = call.session.values.setdefault("seen", OrderedDict())
-        seen[_key(place, version)] = text
+        seen[_memory_key(place, version)] = text
         while len(seen) > MAX_REMEMBERED or sum(map(len, seen.values())) > MAX_REMEMBERED_CHARS:
             seen.popitem(last=False)
 
 
-def recall(call: Call, place: NamedPath, version: str) -> str | None:
-    """The text a version had, if the session or the history still has it."""
+def find_shown_text(call: Call, place: NamedPath, version: str) -> str | None:
+    """The text of a version, from the session or the history; None where neither has it any more."""
     with call.session.lock:
-        kept: str | None = call.session.values.get("seen", {}).get(_key(place, version))
+        kept: str | None = call.session.values.get("seen", {}).get(_memory_key(place, version))
     return kept if kept is not None else read_version_text(place.ws, place.path, version)
 
 
-def _key(place: NamedPath, version: str) -> str:
-    return f"{place.ws.id} {words.version(version.lower())} {place.path}"
+def _memory_key(place: NamedPath, version: str) -> str:
+    return f"{place.ws.id} {words.cut_version(version.lower())} {place.path}"
 
 
 # ---- the past -----------------------------------------------------------------------------------------
@@ -123,24 +123,25 @@ def history(call: Call, args: Args) -> str:
     places = Places(call)
     if "change" in args:
         ws, one = next(ask_each(call.workspaces, lambda ws: find_change(ws, args["change"])))
-        lines = [words.change(one, ws.name if places.several else "")]
-        lines += words.differences((places.show(ws, each.path), each) for each in diff_change(ws, one.id))
-        return words.bounded(lines, "read the notes themselves")
+        lines = [words.format_change(one, ws.name if places.several else "")]
+        lines += words.format_diffs((places.show(ws, each.path), each) for each in diff_change(ws, one.id))
+        return words.fit_lines(lines, "read the notes themselves")
     limit, found = args.get("limit", 20), []
-    for ws, path in _changed_places(places, args):
+    for ws, path in _locate_history(places, args):
         since = since_time(args["since"], ws.timezone) if "since" in args else None
         changes = list_changes(ws, ChangeQuery(path=path, since=since, limit=limit + 1))
         found += [(one, ws.name if places.several else "") for one in changes]
     if not found:
         return "No changes were made through this server" + (" since then." if "since" in args else ".")
     found.sort(key=lambda pair: -pair[0].at)
-    lines = [words.change(*one) for one in found[:limit]]
+    lines = [words.format_change(*one) for one in found[:limit]]
     tail = ["[more changes: raise limit]"] if len(found) > limit else []
-    return words.bounded([f"{words.amount(len(lines), 'change')}, newest first:", *lines], "a smaller limit", tail)
+    head = f"{words.pluralize(len(lines), 'change')}, newest first:"
+    return words.fit_lines([head, *lines], "a smaller limit", tail)
 
 
-def _changed_places(places: Places, args: Args) -> list[tuple[Workspace, str | None]]:
-    """Whose changes are asked for: a note or folder that is there or was once, or everything."""
+def _locate_history(places: Places, args: Args) -> list[tuple[Workspace, str | None]]:
+    """The note or folder whose changes are asked for, also one that is gone; None as the path: everything."""
     if "path" not in args:
         return [(ws, None) for ws in places.call.workspaces]
     try:
@@ -160,8 +161,8 @@ def _changed_places(places: Places, args: Args) -> list[tuple[Workspace, str | N
 
 
 def ask_each(workspaces: Sequence[Workspace], find: Callable[[Workspace], T]) -> Iterator[tuple[Workspace, T]]:
-    """What each of them knows of a change, asked one after the other; where none does, the NotFound that names some
-    that are near."""
+    """What `find` returns for each workspace that has the change, one after the other. If none has it: the NotFound
+    that names the nearest ones."""
     is_found = False
     problem: NotFound | None = None
     for ws in workspaces:

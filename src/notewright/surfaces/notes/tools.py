@@ -29,19 +29,19 @@ class NotesStyle(Style):
 
     def problem(self, failed: FailedCall) -> Answer:
         problem = failed.problem
-        message, hint = (words.one_line(text, LONGEST_MESSAGE) for text in (problem.message, problem.hint))
-        said = f"{self.table[problem.code]}: {message.rstrip('.')}."
+        message, hint = (words.to_one_line(text, LONGEST_MESSAGE) for text in (problem.message, problem.hint))
+        message_line = f"{self.table[problem.code]}: {message.rstrip('.')}."
         lines = problem.details.get("lines", ()) if problem.code == "conflict" else ()
         if hint:
-            said += f" {words.sentence(hint)}{':' if lines else '.'}"
-        return Answer.error("\n".join([said, *lines]))
+            message_line += f" {words.to_sentence(hint)}{':' if lines else '.'}"
+        return Answer.error("\n".join([message_line, *lines]))
 
     def bad_arguments(self, failed: FailedCall, fault: BadArgument) -> Answer:
-        message = words.one_line(fault.message, LONGEST_MESSAGE)
+        message = words.to_one_line(fault.message, LONGEST_MESSAGE)
         if fault.fault == "unknown" and fault.expected:
             return Answer.error(f"invalid: {message}. {failed.tool} takes {', '.join(fault.expected)}.")
         if fault.where.startswith("edits["):
-            return Answer.error(f"invalid: {message}. {words.sentence(schema.EDIT_FORMS)}.")
+            return Answer.error(f"invalid: {message}. {words.to_sentence(schema.EDIT_FORMS)}.")
         return Answer.error(f"invalid: {message}. Call {failed.tool} again with that corrected.")
 
 

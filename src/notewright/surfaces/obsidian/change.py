@@ -24,7 +24,7 @@ from notewright.notes.parse.tags import list_property_tags
 from notewright.notes.path import NotePath, path_problem
 from notewright.surfaces.base import Args, Call
 from notewright.surfaces.obsidian import render as words
-from notewright.surfaces.obsidian.render import answer
+from notewright.surfaces.obsidian.render import to_json
 
 EXACT = HeadingRule.EXACT
 # Names are read by stem alone. Rewriting minds what Obsidian makes of a link as well, or links that name a folder
@@ -46,7 +46,7 @@ def create_note(call: Call, args: Args) -> str:
     _require_tag_rules(tags, name, properties)
     path = _new_path(ws, "", name)
     create(ws, path, _render_note(path, properties, args.get("content", "")).encode())
-    return answer(name=name, path=full_path(ws, path))
+    return to_json(name=name, path=full_path(ws, path))
 
 
 def _parse_properties(given: str) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def _render_note(path: NotePath, properties: Mapping[str, Any], content: str) ->
 
 
 def _new_path(ws: Workspace, folder: str, name: str) -> NotePath:
-    """Where a note of this name would be; refused if it cannot be a name or any note has it."""
+    """The path of a new note; Invalid if this cannot be a name, Exists if any note has it."""
     place = f"{folder}/{name}.md" if folder else f"{name}.md"
     if not _GOOD_NAME.fullmatch(name) or path_problem(place):
         raise Invalid(f"Invalid note name: {name[: words.MAX_QUOTED_CHARS]}", what="name")
@@ -87,7 +87,7 @@ def rename_note(call: Call, args: Args) -> str:
     path = note_by_name(ws, old)
     place = _new_path(ws, path.folder, new)
     moved = move(ws, path, place, dry_run=args.get("dry_run", False), policy=LINK_POLICY, portable=False)
-    return answer(old_name=old, new_name=new, files_updated=_sorted_names(path for path, _ in moved.files))
+    return to_json(old_name=old, new_name=new, files_updated=_sorted_names(path for path, _ in moved.files))
 
 
 def delete_note(call: Call, args: Args) -> str:
@@ -97,7 +97,7 @@ def delete_note(call: Call, args: Args) -> str:
     dry_run = args.get("dry_run", False)
     gone = delete_marked(ws, path, lambda target: f"{target} (deleted)", policy=LINK_POLICY, dry_run=dry_run)
     trash = full_path(ws, gone.trash) if gone.trash else None
-    return answer(name=name, trash_path=trash, files_updated=_sorted_names(gone.files))
+    return to_json(name=name, trash_path=trash, files_updated=_sorted_names(gone.files))
 
 
 def _sorted_names(paths: Iterable[NotePath]) -> list[str]:
@@ -115,13 +115,13 @@ def _edit_note(call: Call, args: Args, *edits: Edit) -> Edited:
 def append_note(call: Call, args: Args) -> str:
     """Add text at the end, after a blank line."""
     _edit_note(call, args, Append(args["text"], separator="\n\n"))
-    return answer(name=args["name"], status="appended")
+    return to_json(name=args["name"], status="appended")
 
 
 def update_note(call: Call, args: Args) -> str:
     """Replace the whole body; frontmatter stays."""
     _edit_note(call, args, ReplaceBody(args["content"]))
-    return answer(name=args["name"], status="updated")
+    return to_json(name=args["name"], status="updated")
 
 
 def replace_text(call: Call, args: Args) -> str:
@@ -132,13 +132,13 @@ def replace_text(call: Call, args: Args) -> str:
     change = Replace(args["old_text"], args["new_text"], "all" if args.get("replace_all") else "first", body=True)
     counted: list[int] = []
 
-    def changed(text: str) -> str:
+    def replace_and_count(text: str) -> str:
         made = change.splices(text, path)
         counted[:] = [len(made)]
         return apply_splices(text, made)
 
-    change_text(ws, path, changed)
-    return answer(name=args["name"], replaced=counted[0])
+    change_text(ws, path, replace_and_count)
+    return to_json(name=args["name"], replaced=counted[0])
 
 
 def insert_text(call: Call, args: Args) -> str:
@@ -147,25 +147,25 @@ def insert_text(call: Call, args: Args) -> str:
     if bool(before) == bool(after):
         raise Invalid("Exactly one of 'before' or 'after' must be provided", what="before")
     _edit_note(call, args, InsertBesideText(before or after, args["text"], after=bool(after)))
-    return answer(name=args["name"], position="after" if after else "before", pattern=before or after)
+    return to_json(name=args["name"], position="after" if after else "before", pattern=before or after)
 
 
 def append_section(call: Call, args: Args) -> str:
     """Add text at the end of a section."""
     _edit_note(call, args, AppendToSection(args["section"], args["text"], EXACT))
-    return answer(name=args["name"], section=args["section"], status="appended")
+    return to_json(name=args["name"], section=args["section"], status="appended")
 
 
 def update_section(call: Call, args: Args) -> str:
     """Replace what stands below a heading, sub-headings included."""
     _edit_note(call, args, ReplaceSection(args["section"], args["content"], EXACT))
-    return answer(name=args["name"], section=args["section"], status="updated")
+    return to_json(name=args["name"], section=args["section"], status="updated")
 
 
 def delete_section(call: Call, args: Args) -> str:
     """Remove a heading with everything below it."""
     _edit_note(call, args, DeleteSection(args["section"], EXACT))
-    return answer(name=args["name"], section=args["section"], status="deleted")
+    return to_json(name=args["name"], section=args["section"], status="deleted")
 
 
 # ---- frontmatter --------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def set_frontmatter(call: Call, args: Args) -> str:
     # A new list is written as this dialect writes lists; one that is there keeps its form.
     is_list = isinstance(read(ws, path).note.frontmatter.properties.get(key), list)
     edit_note(ws, path, [SetProperty(key, value, None if is_list else "flush")])
-    return answer(name=args["name"], key=key, value=value)
+    return to_json(name=args["name"], key=key, value=value)
 
 
 def _parse_known_tags(ws: Workspace, text: str) -> list[str]:
@@ -204,14 +204,14 @@ def add_tag(call: Call, args: Args) -> str:
         _require_known_tags(ws, [tag])
         _require_tag_rules([tag], name, properties)
         tags = _property_tags(edit_note(ws, path, [AddTag(tag, "flush", ignore_case=False)]))
-    return answer(name=name, tags=tags)
+    return to_json(name=name, tags=tags)
 
 
 def remove_tag(call: Call, args: Args) -> str:
     """Take one tag out of the frontmatter."""
     tag = args["tag"]
     edited = _edit_note(call, args, RemoveTag(tag, ignore_case=False))
-    return answer(name=args["name"], tags=_property_tags(edited), removed=edited.change_id is not None)
+    return to_json(name=args["name"], tags=_property_tags(edited), removed=edited.change_id is not None)
 
 
 def _property_tags(edited: Edited) -> list[str]:

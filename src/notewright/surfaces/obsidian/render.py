@@ -1,4 +1,4 @@
-"""The words of the obsidian dialect: schemas and descriptions, errors, and the block that opens a session."""
+"""Formats the obsidian dialect: schemas and descriptions, errors, and the block that opens a session."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -52,7 +52,7 @@ def takes(*required: str, **defaults: str | int | bool) -> dict[str, Any]:
 _PYTHON = {"string": "str", "integer": "int", "boolean": "bool"}
 
 
-def signature(schema: Mapping[str, Any]) -> str:
+def format_signature(schema: Mapping[str, Any]) -> str:
     """`name: str, dry_run: bool = False`."""
     parameters = []
     for name, shape in schema["properties"].items():
@@ -67,12 +67,12 @@ def signature(schema: Mapping[str, Any]) -> str:
 dumps = json.JSONEncoder(ensure_ascii=False).encode  # `json.dumps` makes an encoder for each call
 
 
-def answer(**values: Any) -> str:
+def to_json(**values: Any) -> str:
     """One object with these fields, in this order."""
     return dumps(values)
 
 
-def answer_rows(rows: Sequence[Mapping[str, Any]], narrow: str) -> Answer:
+def join_rows(rows: Sequence[Mapping[str, Any]], narrow: str) -> Answer:
     """A list; one that is larger than an answer may be is cut at an entry, and the answer says so."""
     return join_bounded([dumps(row) for row in rows], narrow, separator=", ", around=("[", "]"))
 
@@ -84,7 +84,7 @@ Wording = Callable[[Problem, Args], str]
 
 
 def _quote(args: Args, *names: str) -> str:
-    """The first of these arguments that says something; not all of a long one."""
+    """The first of these arguments that is not empty, cut where it is long."""
     given = next((str(args[name]) for name in names if args.get(name)), "")
     return given if len(given) <= MAX_QUOTED_CHARS else given[:MAX_QUOTED_CHARS] + "…"
 
@@ -93,7 +93,7 @@ def _note_name(args: Args) -> str:
     return _quote(args, "name", "old_name")
 
 
-def _missing(problem: Problem, args: Args) -> str:
+def _describe_missing(problem: Problem, args: Args) -> str:
     match problem.details.get("what"):
         case "note" | "file":
             return f"Note '{_note_name(args)}' not found"
@@ -106,19 +106,19 @@ def _missing(problem: Problem, args: Args) -> str:
     return str(problem)
 
 
-def _indexing(problem: Problem, args: Args) -> str:
+def _describe_indexing(problem: Problem, args: Args) -> str:
     done, total = problem.details.get("done", 0), problem.details.get("total") or "?"
     return f"still indexing ({done} of {total}){say_not_indexed(problem)}, try again"
 
 
-_OWN_WORDS: Mapping[str, Wording] = {
-    "not_found": _missing,
+_OWN_WORDING: Mapping[str, Wording] = {
+    "not_found": _describe_missing,
     "exists": lambda problem, args: f"Note '{_quote(args, 'new_name', 'name')}' already exists",
     "conflict": lambda problem, args: f"Note '{_note_name(args)}' changed, read it again",
     "not_text": lambda problem, args: f"Note '{_note_name(args)}' is not UTF-8",
     "read_only": lambda problem, args: "Vault is read-only",
     "forbidden": lambda problem, args: "Vault is read-only",
-    "indexing": _indexing,
+    "indexing": _describe_indexing,
     "internal": lambda problem, args: "Internal error",
 }
 
@@ -127,7 +127,7 @@ class ObsidianStyle(Style):
     """`Error executing tool {tool}: {message}`, which is how the dialect's servers frame what a tool raises."""
 
     table: ClassVar[Mapping[str, Wording]] = {
-        code: _OWN_WORDS.get(code, lambda problem, args: str(problem)) for code in codes()
+        code: _OWN_WORDING.get(code, lambda problem, args: str(problem)) for code in codes()
     }
 
     def problem(self, failed: FailedCall) -> Answer:
@@ -166,11 +166,11 @@ UNDESCRIBED = (
 )
 
 
-def block(own: Iterable[tuple[NotePath, Any]], tags: Sequence[str]) -> str:
-    """The text a client gets once: the notes that are meant for it, and the tags it may use."""
-    lines = [f'- "{path.stem}" — {_on_one_line(description) or UNDESCRIBED}' for path, description in own]
+def format_context(own: Iterable[tuple[NotePath, Any]], tags: Sequence[str]) -> str:
+    """The block a client gets once in a session: the notes that are meant for it, and the tags it may use."""
+    lines = [f'- "{path.stem}" — {_to_one_line(description) or UNDESCRIBED}' for path, description in own]
     notes = "\n".join(lines) + "\n\nUse read_note() to access full content when needed."
-    names = [_on_one_line(tag) for tag in tags]
+    names = [_to_one_line(tag) for tag in tags]
     shown = count_fitting((len(name) + 2 for name in names), MAX_TAGS_CHARS)
     allowed = ", ".join(names[:shown]) + (f" … and {len(names) - shown} more" if shown < len(names) else "")
     return "\n\n".join(
@@ -184,6 +184,6 @@ def block(own: Iterable[tuple[NotePath, Any]], tags: Sequence[str]) -> str:
     )
 
 
-def _on_one_line(value: Any) -> str:
-    """Nothing a note says may look like a part of the block."""
+def _to_one_line(value: Any) -> str:
+    """The value on one line, so that no text of a note can look like a part of the block."""
     return "" if value is None else " ".join(str(value).split())

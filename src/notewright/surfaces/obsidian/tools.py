@@ -45,69 +45,69 @@ _HEADING = re.compile(r"#+[^\S\r\n]+\S")
 # ---- the block that opens a session -------------------------------------------------------------------
 
 
-def context(ws: Workspace, seconds: float) -> str:
-    """Notes for the client and the tags there are: made once for a workspace and not again while it is open."""
+def build_context(ws: Workspace, seconds: float) -> str:
+    """Build the block for the client (its notes and the known tags), once for as long as the workspace is open."""
 
     def make() -> str:
         patient = with_timeout(ws, seconds)
-        return words.block(tag_descriptions(patient, words.OWN_TAG), tags_of_properties(patient))
+        return words.format_context(tag_descriptions(patient, words.OWN_TAG), tags_of_properties(patient))
 
     return cache_while_open(ws, make)
 
 
 def begin(ws: Workspace) -> None:
-    """Make the block of the vault as it is at the start, however late the first call comes."""
-    context(ws, BUILD_SECONDS)
+    """Build the block at the start, so that it shows the vault before any call, however late the first one comes."""
+    build_context(ws, BUILD_SECONDS)
 
 
 def prepare(call: Call, tool: str) -> None:
-    """Make the block before the first call changes anything. A large vault may not be indexed yet: then it comes with
-    a later answer, so that reading need not wait. The first calls of a session, which may come all at once, wait for
-    the index together."""
+    """Build the block before the first call changes anything. While a large vault is being indexed it is left to a
+    later answer, so that reading need not wait. The first calls of a session, which may arrive at once, share one
+    deadline for the index."""
     session, now = call.session, time.monotonic()
     if not session.has_done(CONTEXT):
         with session.lock:
             deadline: float = session.values.setdefault("obsidian until", now + FIRST_CALLS_SECONDS)
         with suppress(Indexing):
-            context(call.workspace, max(deadline - now, 0))
+            build_context(call.workspace, max(deadline - now, 0))
 
 
 def add_context(call: Call, answer: Answer) -> Answer:
-    """The first answer of a session carries the block."""
+    """Append the block to the first answer of a session."""
     if call.session.has_done(CONTEXT):
         return answer
     try:
-        told = context(call.workspace, 0)
+        text = build_context(call.workspace, 0)
     except Indexing:
         return answer
     if not call.session.once(CONTEXT):
         return answer
     first, *rest = answer.blocks
-    return Answer((f"{first}\n\n---\n{told}\n---", *rest), answer.is_error, answer.meta)
+    return Answer((f"{first}\n\n---\n{text}\n---", *rest), answer.is_error, answer.meta)
 
 
 # ---- reading ------------------------------------------------------------------------------------------
 
 
-def _read(call: Call, args: Args) -> Reading:
+def _read_note(call: Call, args: Args) -> Reading:
     return read_by_name(call.workspace, args["name"])
 
 
 def read_note(call: Call, args: Args) -> str:
     """The whole text of a note, frontmatter included."""
-    return _read(call, args).text
+    return _read_note(call, args).text
 
 
 def read_section(call: Call, args: Args) -> str:
     """The text below one heading of a note."""
-    note = _read(call, args).note
+    note = _read_note(call, args).note
     section = require_section(note, args["section"], HeadingRule.EXACT)
     return note.text[section.body : section.end].strip()
 
 
 def get_headings(call: Call, args: Args) -> str:
     """All headings of a note with their levels."""
-    note = _read(call, args).note
+    note = _read_note(call, args).note
     own = [heading for heading in note.headings if _HEADING.match(note.text, heading.start)]
     return words.dumps([{"level": heading.level, "text": heading.text} for heading in own])
 
@@ -116,7 +116,7 @@ def list_notes(call: Call, args: Args) -> str:
     """Names of all notes, page by page."""
     limit, offset = max(args.get("limit", 100), 0), max(args.get("offset", 0), 0)
     names = [path.stem for path in all_named(call.workspace)]
-    return words.answer(names=names[offset : offset + limit], total=len(names), limit=limit, offset=offset)
+    return words.to_json(names=names[offset : offset + limit], total=len(names), limit=limit, offset=offset)
 
 
 # ---- finding ------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ def search_notes(call: Call, args: Args) -> Answer:
     else:
         wanted = query.casefold()
         found = [path for path in all_named(ws) if wanted in path.stem.casefold()]
-    return words.answer_rows([{"name": path.stem, "path": full_path(ws, path)} for path in found], "query")
+    return words.join_rows([{"name": path.stem, "path": full_path(ws, path)} for path in found], "query")
 
 
 def _check_choice(valid: tuple[str, ...], given: str, what: str) -> str:
@@ -151,30 +151,30 @@ def _check_choice(valid: tuple[str, ...], given: str, what: str) -> str:
 def get_links(call: Call, args: Args) -> str:
     """Names a note links to, and names of notes that link to it."""
     direction = _check_choice(DIRECTIONS, args.get("direction", "both"), "direction")
-    reading = _read(call, args)
-    out = _outgoing(reading.note.links) if direction != "in" else []
-    back = _incoming(call.workspace, reading.path) if direction != "out" else []
-    return words.answer(name=args["name"], outgoing=out, incoming=back)
+    reading = _read_note(call, args)
+    out = _list_outgoing(reading.note.links) if direction != "in" else []
+    back = _list_incoming(call.workspace, reading.path) if direction != "out" else []
+    return words.to_json(name=args["name"], outgoing=out, incoming=back)
 
 
 def get_note_metadata(call: Call, args: Args) -> str:
     """Frontmatter and links of a note, without its text."""
-    reading = _read(call, args)
+    reading = _read_note(call, args)
     note = reading.note
-    return words.answer(
+    return words.to_json(
         name=args["name"],
         frontmatter=note.frontmatter.properties,
-        outgoing=_outgoing(note.links),
-        incoming=_incoming(call.workspace, reading.path),
+        outgoing=_list_outgoing(note.links),
+        incoming=_list_incoming(call.workspace, reading.path),
     )
 
 
-def _outgoing(links: tuple[Link, ...]) -> list[str]:
-    """Names as written, those of notes that are not there too."""
+def _list_outgoing(links: tuple[Link, ...]) -> list[str]:
+    """The link targets as written, also of notes that do not exist."""
     return list(dict.fromkeys([link.target for link in links if link.kind in WRITTEN_AS_NAMES and link.target]))
 
 
-def _incoming(ws: Workspace, path: NotePath) -> list[str]:
+def _list_incoming(ws: Workspace, path: NotePath) -> list[str]:
     links = incoming(ws, path, STEM, own=True, lines=False)
     return sorted({link.source.stem for link in links if link.kind in WRITTEN_AS_NAMES})
 
@@ -183,13 +183,13 @@ def find_broken_links(call: Call, args: Args) -> Answer:
     """Every [[link]] to a note that is not there."""
     unmet = sorted(unresolved_links(call.workspace), key=lambda link: link[0].stem)
     rows = [{"source": path.stem, "target": target} for path, target in unmet]
-    return words.answer_rows(rows, "list: repair some of these, then ask again")
+    return words.join_rows(rows, "list: repair some of these, then ask again")
 
 
 def get_help(call: Call, args: Args) -> str:
     """What tools there are, with their parameters."""
-    told = [(tool.name, words.signature(tool.schema), tool.description) for tool in TOOLS]
-    return words.dumps([{"name": name, "params": params, "description": about} for name, params, about in told])
+    rows = [(tool.name, words.format_signature(tool.schema), tool.description) for tool in TOOLS]
+    return words.dumps([{"name": name, "params": params, "description": about} for name, params, about in rows])
 
 
 # ---- the surface --------------------------------------------------------------------------------------

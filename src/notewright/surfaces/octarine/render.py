@@ -1,4 +1,4 @@
-"""Octarine's envelope: how it says yes and no, and how it shows files, matches and the text around them."""
+"""Octarine's envelope: how successes, errors, files, matches and the text around them are rendered."""
 
 import json
 import logging
@@ -48,11 +48,11 @@ WATCHED = {"PERMISSION_DENIED", "WORKSPACE_READ_ONLY", "RATE_LIMIT_EXCEEDED"}
 as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-def success(data: Mapping[str, Any]) -> str:
+def to_success(data: Mapping[str, Any]) -> str:
     return as_json({"success": True, "data": data})
 
 
-class Envelope(Style):
+class OctarineStyle(Style):
     """`{"success":false,"error":…,"code":…,"details":{…}}`; a wrong type of an optional argument is the protocol's."""
 
     table: ClassVar[dict[str, tuple[str, str]]] = {  # the code, and the reason where the problem gives none
@@ -77,15 +77,15 @@ class Envelope(Style):
     def problem(self, failed: FailedCall) -> Answer:
         problem = failed.problem
         if problem.code == "limited":
-            told = problem.details
-            limits = {"limit": told["limit"], "window": told["window"], "retryAfter": told["retry_after"]}
+            facts = problem.details
+            limits = {"limit": facts["limit"], "window": facts["window"], "retryAfter": facts["retry_after"]}
             return self._refuse(failed, "RATE_LIMIT_EXCEEDED", limits)
         if problem.code == "invalid" and problem.details.get("what") not in CODES:
             raise RpcError(INVALID_PARAMS, f"Invalid params: {problem.message}")
-        code, reason = self._judge(problem, failed.tool)
+        code, reason = self._classify(problem, failed.tool)
         if "change" in problem.details:  # the agent must know before it tries again
             reason = f"{reason}: change {problem.details['change']} may have happened all the same"
-        return self._refuse(failed, code, _details(failed.args, reason or problem.message))
+        return self._refuse(failed, code, _collect_details(failed.args, reason or problem.message))
 
     def bad_arguments(self, failed: FailedCall, fault: BadArgument) -> Answer:
         code = CODES.get(fault.argument)
@@ -93,9 +93,9 @@ class Envelope(Style):
             code = "INVALID_NOTE_PATH"
         if code is None:
             raise RpcError(INVALID_PARAMS, f"Invalid params: {fault.message}")
-        return self._refuse(failed, code, _details(failed.args, fault.message))
+        return self._refuse(failed, code, _collect_details(failed.args, fault.message))
 
-    def _judge(self, problem: Problem, tool: str) -> tuple[str, str]:
+    def _classify(self, problem: Problem, tool: str) -> tuple[str, str]:
         """The code and the reason: what the problem is about can matter more than its kind."""
         details = problem.details
         match problem.code, details.get("what"):
@@ -120,52 +120,52 @@ class Envelope(Style):
         return Answer.error(as_json(error))
 
 
-def _details(args: Args, reason: str) -> dict[str, Any]:
+def _collect_details(args: Args, reason: str) -> dict[str, Any]:
     path = args.get("note_path", args.get("directory"))
-    told = {"workspace": args.get("workspace"), "path": path, "reason": reason}
-    given = {key: value for key, value in told.items() if isinstance(value, str) and value}
+    facts = {"workspace": args.get("workspace"), "path": path, "reason": reason}
+    given = {key: value for key, value in facts.items() if isinstance(value, str) and value}
     return {key: value if len(value) <= ECHO else value[:ECHO] + "..." for key, value in given.items()}
 
 
 # ---- files --------------------------------------------------------------------------------------------
 
 
-def metadata(entry: Entry, created: float) -> dict[str, Any]:
-    """What a file system knows of a note, as far as this store does."""
-    told: dict[str, Any] = {
+def format_metadata(entry: Entry, created: float) -> dict[str, Any]:
+    """Size, times and permissions of a note, as far as this store knows them."""
+    facts: dict[str, Any] = {
         "size": entry.size,
         "created": format_utc(created),
         "modified": format_utc(entry.modified_ns / 1e9),
     }
     if entry.accessed_ns is not None:
-        told["accessed"] = format_utc(entry.accessed_ns / 1e9)
+        facts["accessed"] = format_utc(entry.accessed_ns / 1e9)
     if entry.mode is not None:
-        told["permissions"] = stat.filemode(entry.mode)[1:]
-    return told
+        facts["permissions"] = stat.filemode(entry.mode)[1:]
+    return facts
 
 
-def note_info(entry: Entry, created: float | None) -> dict[str, Any]:
+def format_entry(entry: Entry, created: float | None) -> dict[str, Any]:
     """A file or folder of a listing. A symlink that leads nowhere has neither size nor times."""
     folder = is_folder(entry)
-    told: dict[str, Any] = {"path": entry.path, "type": "directory" if folder else "file"}
+    facts: dict[str, Any] = {"path": entry.path, "type": "directory" if folder else "file"}
     if entry.kind != "symlink" or entry.mode is not None:
         if not folder:
-            told["size"] = entry.size
-        told["modified"] = format_utc(entry.modified_ns / 1e9)
+            facts["size"] = entry.size
+        facts["modified"] = format_utc(entry.modified_ns / 1e9)
         if created is not None:
-            told["created"] = format_utc(created)
+            facts["created"] = format_utc(created)
     if entry.kind == "symlink":
-        told["isSymlink"] = True
+        facts["isSymlink"] = True
         target = entry.target if entry.real is None else entry.real
         if target is not None and not target.startswith("/"):  # the machine's own paths are nobody's business
-            told["target"] = target
-    return told
+            facts["target"] = target
+    return facts
 
 
 # ---- matches ------------------------------------------------------------------------------------------
 
 
-def result(one: RankedNote, preview: str, highlights: list[dict[str, Any]]) -> dict[str, Any]:
+def format_result(one: RankedNote, preview: str, highlights: list[dict[str, Any]]) -> dict[str, Any]:
     found = one.found
     times = {"modified": format_utc(found.modified_ns / 1e9), "created": format_utc(one.created)}
     return {
@@ -179,21 +179,21 @@ def result(one: RankedNote, preview: str, highlights: list[dict[str, Any]]) -> d
     }
 
 
-def preview(text: str, start: int, length: int) -> str:
-    """So many characters around a place, on one line, `...` where there is more."""
+def cut_preview(text: str, start: int, length: int) -> str:
+    """`length` characters around a place, on one line, with `...` where text is cut."""
     low = max(0, min(start - length // 3, len(text) - length))
-    return _with_dots(re.sub(r"\s+", " ", text[low : low + length]).strip(), low > 0, low + length < len(text))
+    return _add_dots(re.sub(r"\s+", " ", text[low : low + length]).strip(), low > 0, low + length < len(text))
 
 
-def line_around(text: str, place: TextMatch) -> str:
-    """The line a match begins in, trimmed, `...` where it is cut. Looks no further than it shows."""
+def cut_line(text: str, place: TextMatch) -> str:
+    """The line a match begins in, trimmed, with `...` where it is cut. Reads no more text than it shows."""
     low = max(0, place.start - CONTEXT // 3)
     low = max(low, place.start - place.column)
     high = min(len(text), low + CONTEXT)
     end = text.find("\n", place.start, high)
     cut_after = end < 0 and high < len(text) and text[high] not in "\r\n"
-    return _with_dots(text[low : high if end < 0 else end].strip(), low > place.start - place.column, cut_after)
+    return _add_dots(text[low : high if end < 0 else end].strip(), low > place.start - place.column, cut_after)
 
 
-def _with_dots(text: str, before: bool, after: bool) -> str:
+def _add_dots(text: str, before: bool, after: bool) -> str:
     return ("..." if before else "") + text + ("..." if after else "")

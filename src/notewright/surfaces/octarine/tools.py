@@ -36,16 +36,16 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # ---- what arguments may be ----------------------------------------------------------------------------
 
 
-def _workspaces(call: Call, raw: str | None) -> Callable[[], list[Workspace]]:
+def _finder(call: Call, raw: str | None) -> Callable[[], list[Workspace]]:
     """A function that finds the workspaces meant (None: all), to be called once the other arguments are checked: it
     raises NotFound for a name that none has."""
     if raw is None:
         return lambda: list(call.workspaces)
     found = [ws for ws in call.workspaces if ws.name == raw]
     if not found and (not raw or _UNSAFE.search(raw) or _CONTROL.search(raw) or raw.strip(" .") != raw):
-        raise _invalid("workspace", "A workspace is named by one plain name")
+        raise _invalid_error("workspace", "A workspace is named by one plain name")
     if not found and ("/" in raw or ".." in raw):
-        raise _invalid("workspace", words.TRAVERSAL if ".." in raw else "A workspace is named by one plain name")
+        raise _invalid_error("workspace", words.TRAVERSAL if ".." in raw else "A workspace is named by one plain name")
 
     def find() -> list[Workspace]:
         if not found:
@@ -55,7 +55,7 @@ def _workspaces(call: Call, raw: str | None) -> Callable[[], list[Workspace]]:
     return find
 
 
-def _path(raw: str) -> NotePath:
+def _parse_path(raw: str) -> NotePath:
     """A path from the workspace's root, whether it begins with `/` or not."""
     reason = None
     problem = path_problem(raw.removeprefix("/"))
@@ -70,11 +70,11 @@ def _path(raw: str) -> NotePath:
     elif problem:
         reason = f"Not a path: {problem}"
     if reason:
-        raise _invalid("path", reason)
+        raise _invalid_error("path", reason)
     return NotePath(raw.removeprefix("/"))
 
 
-def _invalid(what: str, reason: str) -> Invalid:
+def _invalid_error(what: str, reason: str) -> Invalid:
     return Invalid(reason, what=what, reason=reason)
 
 
@@ -83,13 +83,13 @@ def _invalid(what: str, reason: str) -> Invalid:
 
 def read_note(call: Call, args: Args) -> str:
     """Read a whole note with its size, times and hash."""
-    find_workspaces, path = _workspaces(call, args["workspace"]), _path(args["note_path"])
+    find_workspaces, path = _finder(call, args["workspace"]), _parse_path(args["note_path"])
     (ws,) = find_workspaces()
     stored = fetch_copy(ws, path)
-    return words.success(
+    return words.to_success(
         {
             "content": decode(stored.data)[0],
-            "metadata": words.metadata(stored.entry, created(ws, [stored.entry])[path]),
+            "metadata": words.format_metadata(stored.entry, created(ws, [stored.entry])[path]),
             "encoding": "utf-8",
             "hash": hashlib.sha256(stored.data).hexdigest(),
         }
@@ -98,17 +98,17 @@ def read_note(call: Call, args: Args) -> str:
 
 def write_note(call: Call, args: Args) -> str:
     """Make a note or replace all of it."""
-    find_workspaces, path, content = _workspaces(call, args["workspace"]), _path(args["note_path"]), args["content"]
+    find_workspaces, path, content = _finder(call, args["workspace"]), _parse_path(args["note_path"]), args["content"]
     if path.is_hidden:
-        raise _invalid("path", "Names beginning with a dot cannot be written")
+        raise _invalid_error("path", "Names beginning with a dot cannot be written")
     if "\0" in content:
-        raise _invalid("content", "Content holds a NUL character")
+        raise _invalid_error("content", "Content holds a NUL character")
     (ws,) = find_workspaces()
     data, make_folders = content.encode(), args.get("create_dirs", True)
     done = replace_with_copy(ws, path, data, overwrite=args.get("overwrite", True), make_folders=make_folders)
     outcome = {"path": path, "operation": "created" if done.created else "updated", "size": done.size}
     backup = {} if done.backup is None else {"backup": done.backup}
-    return words.success({**outcome, "hash": hashlib.sha256(data).hexdigest(), **backup})
+    return words.to_success({**outcome, "hash": hashlib.sha256(data).hexdigest(), **backup})
 
 
 # ---- searching ----------------------------------------------------------------------------------------
@@ -117,11 +117,11 @@ def write_note(call: Call, args: Args) -> str:
 def search_notes(settings: Octarine, call: Call, args: Args) -> Answer:
     """Find notes that hold a text, frontmatter included, with every match's line and column."""
     started = time.perf_counter()
-    find_workspaces, query, regex = _workspaces(call, args.get("workspace")), args["query"], args.get("regex", False)
+    find_workspaces, query, regex = _finder(call, args.get("workspace")), args["query"], args.get("regex", False)
     if (query or regex) and not query.strip():
-        raise _invalid("query", "Query is empty")
+        raise _invalid_error("query", "Query is empty")
     if len(query) > QUERY_CHARACTERS:
-        raise _invalid("query", f"Query is longer than {QUERY_CHARACTERS} characters")
+        raise _invalid_error("query", f"Query is longer than {QUERY_CHARACTERS} characters")
     case_sensitive, whole_word = args.get("case_sensitive", settings.case_sensitive), args.get("whole_word", False)
     find = Find(query, regex, case_sensitive, whole_word, cancelled=call.cancelled)
     find.check()
@@ -138,7 +138,7 @@ def search_notes(settings: Octarine, call: Call, args: Args) -> Answer:
     }
     notices = ["Cut: time ran out before every note was looked at. Narrow the query."] if found.late else []
     notices += ["Cut: not all highlights are shown. Narrow the query or the limit."] if cut else []
-    return Answer.of(words.success(data), *notices, meta={"truncated": True} if notices else None)
+    return Answer.of(words.to_success(data), *notices, meta={"truncated": True} if notices else None)
 
 
 def _render_results(
@@ -155,11 +155,11 @@ def _render_results(
             if marks and room < 0:
                 cut = True
                 break
-            context = words.line_around(text, place) if content else ""
+            context = words.cut_line(text, place) if content else ""
             marks.append({"line": place.line, "column": place.column, "length": place.length, "context": context})
             room -= 60 + len(marks[-1]["context"].encode(errors="replace"))
-        around = words.preview(text, one.found.first, preview_length) if content else ""
-        shown.append(words.result(one, around, marks))
+        around = words.cut_preview(text, one.found.first, preview_length) if content else ""
+        shown.append(words.format_result(one, around, marks))
     return shown, cut
 
 
@@ -168,8 +168,8 @@ def _render_results(
 
 def list_notes(settings: Octarine, call: Call, args: Args) -> Answer:
     """List the files and folders of a folder."""
-    find_workspaces, raw = _workspaces(call, args["workspace"]), args.get("directory", "")
-    folder = "" if raw in ("", "/") else _path(raw.removesuffix("/"))
+    find_workspaces, raw = _finder(call, args["workspace"]), args.get("directory", "")
+    folder = "" if raw in ("", "/") else _parse_path(raw.removesuffix("/"))
     try:
         matches = compile_glob(args["filter"], basename=True) if args.get("filter") else None
     except Invalid as wrong:
@@ -187,13 +187,13 @@ def list_notes(settings: Octarine, call: Call, args: Args) -> Answer:
     size = sum(entry.size for entry in entries if not is_folder(entry))
     totals = {"totalFiles": len(entries) - folders, "totalDirectories": folders, "totalSize": size}
     rest = words.as_json({"directory": folder, **totals})
-    notes = [words.as_json(words.note_info(entry, times.get(entry.path))) for entry in entries]
+    notes = [words.as_json(words.format_entry(entry, times.get(entry.path))) for entry in entries]
     around = '{"success":true,"data":{"notes":[', f"],{rest[1:]}}}"
     return join_bounded(notes, "directory or the filter", separator=",", around=around)
 
 
 def _sort(entries: list[Entry], times: dict[str, float], by: str, order: str) -> None:
-    """In place. Ties by path, whichever way; folders are as old as their last change and have no size."""
+    """Sort in place, ties always by path. Folders are as old as their last change and have no size."""
     keys: dict[str, Callable[[Entry], Any]] = {
         "name": lambda entry: entry.path.name.casefold(),
         "modified": lambda entry: entry.modified_ns,
@@ -268,17 +268,17 @@ def _tools(settings: Octarine) -> tuple[Tool, ...]:
 
 
 def surface(limiter: RateLimits | None = None, settings: Octarine | None = None) -> Surface:
-    """Without a limiter nobody is counted."""
-    held = settings or Octarine()
-    seconds = held.window_seconds or 60
+    """The surface. Without a limiter calls are not limited."""
+    config = settings or Octarine()
+    seconds = config.window_seconds or 60
     windows = {
-        tool: Window(held.max_requests or calls, int(seconds) if seconds == int(seconds) else seconds, "window")
+        tool: Window(config.max_requests or calls, int(seconds) if seconds == int(seconds) else seconds, "window")
         for tool, calls in CALLS.items()
     }
 
     def guard(call: Call, tool: str) -> None:
-        if limiter is not None and held.rate_limits:
+        if limiter is not None and config.rate_limits:
             limiter.count(f"octarine {tool} {call.caller}", [windows[tool]])
 
-    is_limited = limiter is not None and held.rate_limits
-    return Surface("octarine", INSTRUCTIONS, _tools(held), words.Envelope(), guard=guard, has_own_limits=is_limited)
+    limited = limiter is not None and config.rate_limits
+    return Surface("octarine", INSTRUCTIONS, _tools(config), words.OctarineStyle(), guard=guard, has_own_limits=limited)

@@ -13,7 +13,7 @@ INSTRUCTIONS = (
 )
 
 
-def _capture(call: Call, given: Mapping[str, str]) -> str:
+def _render_capture(call: Call, given: Mapping[str, str]) -> str:
     lines = ["Save this as a note in my second brain:", "", given["content"], ""]
     if given.get("context"):
         lines += [f"Context: {given['context']}", ""]
@@ -27,7 +27,7 @@ def _capture(call: Call, given: Mapping[str, str]) -> str:
     return "\n".join(lines)
 
 
-def _review(call: Call, given: Mapping[str, str]) -> str:
+def _render_review(call: Call, given: Mapping[str, str]) -> str:
     focus = f" Pay most attention to: {given['focus_areas']}." if given.get("focus_areas") else ""
     return (
         "Let us do my weekly review." + focus + " Use glob to see which files changed in the last seven days, and read "
@@ -37,7 +37,7 @@ def _review(call: Call, given: Mapping[str, str]) -> str:
     )
 
 
-def _research(call: Call, given: Mapping[str, str]) -> str:
+def _render_research(call: Call, given: Mapping[str, str]) -> str:
     place = given.get("output_location") or "a fitting place under resources/"
     return (
         f"Summarise what my notes say about {given['topic']}. Search with grep (several words and spellings) and glob, "
@@ -55,18 +55,18 @@ PROMPTS = (
             Argument("context", "Where it came from, what it is for"),
             Argument("tags", "Separated by commas"),
         ),
-        _capture,
+        _render_capture,
     ),
     Prompt(
         "weekly-review",
         "Go through the week: progress, what is stuck, what is done",
         (Argument("focus_areas", "What to look at most"),),
-        _review,
+        _render_review,
     ),
     Prompt(
         "research-summary",
         "Gather what the notes say about a topic",
         (Argument("topic", "What about", required=True), Argument("output_location", "Where to save it")),
-        _research,
+        _render_research,
     ),
 )

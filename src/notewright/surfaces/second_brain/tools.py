@@ -47,7 +47,7 @@ WINDOWS = (Window(100, 60, "minute"), Window(1000, 3600, "hour"), Window(10_000,
 WARN_AT = 0.8
 
 
-class Numbered(Style):
+class SecondBrainStyle(Style):
     """`Error {code}: {message}` with the number in `_meta`; too many calls are HTTP's 429 where there is HTTP."""
 
     table: ClassVar[dict[str, int]] = STATUS | {"ambiguous": 400, "not_text": 400, "unavailable": 500}
@@ -75,15 +75,15 @@ class Numbered(Style):
 
 
 def describe_problem(problem: Problem, args: Args) -> str:
-    """The dialect's own sentence where it has one, else ours."""
+    """The dialect's own message for a problem where it has one, else ours."""
     if problem.code in ("internal", "unavailable") and "change" not in problem.details:
         return "Internal server error"
     if isinstance(problem, NotFound) and problem.details.get("what") in ("note", "file"):
         return f"File not found: {args.get('path', '')}"
     if isinstance(problem, NotFound) and problem.details.get("what") == "text":
-        return f'String not found in file: "{_short(args["old_str"])}"'
+        return f'String not found in file: "{_shorten(args["old_str"])}"'
     if isinstance(problem, Ambiguous):
-        return f'String is not unique in file (appears {problem.details["count"]} times): "{_short(args["old_str"])}"'
+        return f'String is not unique in file (appears {problem.details["count"]} times): "{_shorten(args["old_str"])}"'
     if isinstance(problem, Exists):
         return f"Target path already exists: {args.get('new_path', args.get('path', ''))}"
     if problem.code == "quota":
@@ -92,26 +92,26 @@ def describe_problem(problem: Problem, args: Args) -> str:
     return f"{problem.message}. {hint[:1].upper()}{hint[1:]}" if hint else problem.message
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= ECHO else text[:ECHO] + "…"
 
 
-def _path(raw: str, name: str = "path") -> NotePath:
+def _parse_path(raw: str, name: str = "path") -> NotePath:
     if not raw.strip():
         raise Invalid(f"{name} parameter is required and cannot be empty", what=name)
     problem = path_problem(raw)
     if problem is None and NotePath(raw).is_hidden:
         problem = "names beginning with a dot are out of reach"
     if problem:
-        raise Invalid(f"Invalid {name} {_short(raw)!r}: {problem}", what=name)
+        raise Invalid(f"Invalid {name} {_shorten(raw)!r}: {problem}", what=name)
     return NotePath(raw)
 
 
 def read(call: Call, args: Args) -> str:
     """Read a file, whole, some of its lines, or its first bytes."""
-    ws, path = call.workspace, _path(args["path"])
-    lines = _range(args["range"]) if "range" in args else None
-    most = _count(args, "max_bytes")
+    ws, path = call.workspace, _parse_path(args["path"])
+    lines = _parse_range(args["range"]) if "range" in args else None
+    most = _parse_count(args, "max_bytes")
     size, is_whole = size_of(ws, path), lines is None and most is None
     limit = READ_BYTES if is_whole else PART_BYTES
     if size > limit:
@@ -123,7 +123,7 @@ def read(call: Call, args: Args) -> str:
     return text if most is None else text.encode()[:most].decode(errors="ignore")
 
 
-def _range(given: list[float]) -> slice:
+def _parse_range(given: list[float]) -> slice:
     start, end = (int(one) if isinstance(one, int) or one.is_integer() else None for one in given)
     if start is None or end is None:
         raise Invalid("Invalid range - line numbers must be whole numbers", what="range")
@@ -136,32 +136,32 @@ def _range(given: list[float]) -> slice:
 
 def write(call: Call, args: Args) -> Answer:
     """Make a file or replace all of it. Use edit to change a part."""
-    ws, path = call.workspace, _path(args["path"])
+    ws, path = call.workspace, _parse_path(args["path"])
     data = args["content"].encode()
     if len(data) > WRITE_BYTES:
         raise TooLarge("Content exceeds 1MB limit", size=len(data), limit=WRITE_BYTES)
     put(ws, path, data)
-    return _with_quota_warning(ws, f"Successfully wrote {len(data)} bytes to {path}")
+    return _add_quota_warning(ws, f"Successfully wrote {len(data)} bytes to {path}")
 
 
 def edit(call: Call, args: Args) -> Answer:
     """Replace a text that occurs once, and/or move the file; or delete it."""
-    ws, path = call.workspace, _path(args["path"])
+    ws, path = call.workspace, _parse_path(args["path"])
     if args.get("delete"):
         delete(ws, path, trash=False)
         return Answer.of(f"Successfully deleted {path}")
-    change = _replacement(path, args.get("old_str"), args.get("new_str"))
+    change = _make_replacement(path, args.get("old_str"), args.get("new_str"))
     if "new_path" in args:
-        new = _path(args["new_path"], "new_path")
+        new = _parse_path(args["new_path"], "new_path")
         change_path(ws, path, new, change)
-        return _with_quota_warning(ws, f"Successfully moved {path} to {new}")
+        return _add_quota_warning(ws, f"Successfully moved {path} to {new}")
     if change is None:
         raise Invalid("No operation specified (provide old_str/new_str, new_path, or delete)", what="path")
     change_text(ws, path, change)
-    return _with_quota_warning(ws, f"Successfully edited {path}")
+    return _add_quota_warning(ws, f"Successfully edited {path}")
 
 
-def _replacement(path: NotePath, old: str | None, new: str | None) -> Callable[[str], str] | None:
+def _make_replacement(path: NotePath, old: str | None, new: str | None) -> Callable[[str], str] | None:
     if old is None and new is None:
         return None
     if old is None:
@@ -173,13 +173,13 @@ def _replacement(path: NotePath, old: str | None, new: str | None) -> Callable[[
     return lambda text: apply(text, Replace(old, new), path)
 
 
-def _with_quota_warning(ws: Workspace, said: str) -> Answer:
-    """The answer, with a warning where the workspace is nearly full."""
+def _add_quota_warning(ws: Workspace, text: str) -> Answer:
+    """The answer, with a warning if the workspace is nearly full."""
     used = quota_share(ws)
     if used is None or used < WARN_AT:
-        return Answer.of(said)
+        return Answer.of(text)
     full = "nearly" if ws.access.hide else f"{used:.0%}"  # who may not see all of it is not told how much there is
-    return Answer.of(said, meta={"warning": f"Storage is {full} full"})
+    return Answer.of(text, meta={"warning": f"Storage is {full} full"})
 
 
 def glob(call: Call, args: Args) -> Answer:
@@ -187,8 +187,8 @@ def glob(call: Call, args: Args) -> Answer:
     ws, pattern = call.workspace, args["pattern"]
     if not pattern.strip():
         raise Invalid("Invalid glob pattern: it is empty", what="pattern")
-    limit = min(_count(args, "max_results") or 100, MAX_RESULTS)
-    with _name_pattern_faults("glob"):
+    limit = min(_parse_count(args, "max_results") or 100, MAX_RESULTS)
+    with _translate_pattern_errors("glob"):
         wanted = PathGlob(pattern)
     chosen = Selection(
         notes_only=False,
@@ -199,7 +199,7 @@ def glob(call: Call, args: Args) -> Answer:
     )
     found, total = listing(ws, chosen)
     rows = [{"path": one.path, "size": one.size, "modified": format_utc(one.modified_ns / 1e9)} for one in found]
-    return _json_array(rows, total)
+    return _format_rows(rows, total)
 
 
 def grep(call: Call, args: Args) -> Answer:
@@ -211,14 +211,14 @@ def grep(call: Call, args: Args) -> Answer:
             break
     if not pattern:
         raise Invalid("Invalid regex pattern: it is empty", what="pattern")
-    lines = min(_count(args, "context_lines", least=0) or 0, MAX_RESULTS)
+    lines = min(_parse_count(args, "context_lines", least=0) or 0, MAX_RESULTS)
     scope = args["path"].removesuffix("/") if args.get("path") else None
     if scope is not None:
         if re.search(r"(^|/)(\.|/|$)|[\x00-\x1f\x7f]", scope) or len(scope) > PATH_CHARACTERS:
-            said = f"Invalid path {_short(args['path'])!r}: name a file or folder from the root, or a glob"
+            said = f"Invalid path {_shorten(args['path'])!r}: name a file or folder from the root, or a glob"
             raise Invalid(said, what="path")
         if re.search(r"[*?\[{]", scope):
-            with _name_pattern_faults("glob"):
+            with _translate_pattern_errors("glob"):
                 compile_glob(scope)
     asked = Grep(
         pattern,
@@ -227,29 +227,29 @@ def grep(call: Call, args: Args) -> Answer:
         path=scope,
         files=True,
         context=lines,
-        limit=min(_count(args, "max_matches") or 50, MAX_RESULTS),
+        limit=min(_parse_count(args, "max_matches") or 50, MAX_RESULTS),
         spans=0,
         cancelled=call.cancelled,
     )
-    with _name_pattern_faults("regex"):
+    with _translate_pattern_errors("regex"):
         found = grep_notes(ws, asked)
     rows = []
     for one in found.items:
         row: dict[str, Any] = {"path": one.path, "line": one.line, "match": one.text}
         rows.append(row | {"context": [*one.before, one.text, *one.after]} if lines else row)
-    return _json_array(rows, found.total_lines, found.late)
+    return _format_rows(rows, found.total_lines, found.late)
 
 
 @contextmanager
-def _name_pattern_faults(kind: str) -> Iterator[None]:
-    """Raise the faults of a pattern in the dialect's words."""
+def _translate_pattern_errors(kind: str) -> Iterator[None]:
+    """Raise errors of a pattern with the dialect's own message."""
     try:
         yield
     except Invalid as wrong:
         raise Invalid(f"Invalid {kind} pattern: {wrong.message}", hint=wrong.hint, what="pattern") from None
 
 
-def _count(args: Args, name: str, *, least: int = 1) -> int | None:
+def _parse_count(args: Args, name: str, *, least: int = 1) -> int | None:
     """A whole number that is not too small, if it was given."""
     number = args.get(name)
     if number is not None and (not isinstance(number, int) or number < least):
@@ -257,7 +257,7 @@ def _count(args: Args, name: str, *, least: int = 1) -> int | None:
     return number
 
 
-def _json_array(rows: list[dict[str, Any]], total: int, late: bool = False) -> Answer:
+def _format_rows(rows: list[dict[str, Any]], total: int, late: bool = False) -> Answer:
     text, kept = json.dumps(rows, ensure_ascii=False, indent=2), len(rows)
     while kept and len(text) > MAX_ANSWER_BYTES:
         kept = min(kept - 1, kept * MAX_ANSWER_BYTES // len(text))
@@ -300,13 +300,13 @@ TOOLS = (
 
 
 def _drop_when_deleting(schema: Schema, args: Args) -> Args:
-    """Where a file is to be deleted nothing else matters, not even what cannot be."""
+    """Where a file is to be deleted, drop all other arguments: they are ignored, even invalid ones."""
     deleting = schema is EDIT and args.get("delete") is True
     return {name: args[name] for name in ("path", "delete") if name in args} if deleting else args
 
 
 def surface(limiter: RateLimits | None = None) -> Surface:
-    """Without a limiter nobody is counted."""
+    """The surface. Without a limiter calls are not limited."""
 
     def guard(call: Call, tool: str) -> None:
         if limiter is not None:
@@ -316,7 +316,7 @@ def surface(limiter: RateLimits | None = None) -> Surface:
         "second_brain",
         INSTRUCTIONS,
         TOOLS,
-        Numbered(),
+        SecondBrainStyle(),
         prompts=PROMPTS,
         resources=NoteResources("file:///", notes_only=False, whole_library=False, audience=("user",)),
         coerce=_drop_when_deleting,
