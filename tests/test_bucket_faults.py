@@ -69,7 +69,7 @@ def write_on(ws: Workspace) -> None:
     until = time.monotonic() + 30
     while not told(ws, "edit", path="other/o8.md", edits=[{"append": "and on"}]).done:
         assert time.monotonic() < until
-    assert ws.ledger.unfinished() == []
+    assert ws.ledger.find_unfinished() == []
 
 
 def failing(fault: str, share: float) -> Break:

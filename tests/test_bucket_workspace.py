@@ -103,7 +103,7 @@ def test_a_second_machine_reads_and_is_told_why_it_may_not_write(bucket: Bucket,
     assert read(second, NotePath("Tea.md")).text == "tea\n"
     with pytest.raises(Busy, match="writes to these notes: this machine reads them until that one ends") as refused:
         edit_note(second, NotePath("Tea.md"), [Append("more")])
-    assert "change" not in refused.value.details and second.ledger.unfinished() == []
+    assert "change" not in refused.value.details and second.ledger.find_unfinished() == []
     edit_note(first, NotePath("Tea.md"), [Append("first")])
     first.store.close()
     lease_of(second).renew()
@@ -267,7 +267,7 @@ def test_a_bucket_that_cannot_be_opened_disturbs_no_other_workspace(bucket: Buck
         registry.put_record(WorkspaceRecord("s3://nowhere/x", settings, added=True))
         with closing(OpenWorkspaces(config, registry)) as library:
             assert [ws.name for ws in library.workspaces()] == ["Notes"]
-            assert read(library.named("Notes"), NotePath("Tea.md")).text == "tea\n"
+            assert read(library.find_workspace("Notes"), NotePath("Tea.md")).text == "tea\n"
 
 
 def test_with_credentials_that_may_only_read_every_write_is_refused_with_the_rights_it_needs(
@@ -277,7 +277,7 @@ def test_with_credentials_that_may_only_read_every_write_is_refused_with_the_rig
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", READ_KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", READ_SECRET)
     with closing(OpenWorkspaces(config_of(bucket, tmp_path))) as library:
-        ws = library.named("Notes")
+        ws = library.find_workspace("Notes")
         assert "may not write to the bucket (s3:PutObject and s3:DeleteObject)" in caplog.text
         assert [hit.path for hit in search(ws, parse_query("green")).items] == ["Tea.md"]
         for write in (
@@ -288,7 +288,7 @@ def test_with_credentials_that_may_only_read_every_write_is_refused_with_the_rig
             with pytest.raises(Forbidden, match="s3:PutObject") as refused:
                 write()
             assert "change" not in refused.value.details
-        assert ws.ledger.unfinished() == []
+        assert ws.ledger.find_unfinished() == []
     assert bucket.keys() == ["Tea.md"] and bucket.get("Tea.md") == b"green tea\n"
 
 
@@ -378,7 +378,9 @@ def test_what_one_user_stores_is_bounded_over_all_their_buckets(
         own = Principal("ann", Grant(("work", "home"))).library(shelf)
 
         def write(workspace: str, content: str) -> str:
-            call = Call(Library.of([own.named(workspace)]), Actor("ann", "desk", "second_brain", "write"), Session())
+            call = Call(
+                Library.of([own.find_workspace(workspace)]), Actor("ann", "desk", "second_brain", "write"), Session()
+            )
             return perform(second_brain(None), call, "write", {"path": "New.md", "content": content}).text
 
         assert write("work", "123").startswith(
@@ -429,7 +431,7 @@ def test_the_api_makes_workspaces_beneath_a_prefix(
         with pytest.raises(Invalid):
             library.add_beneath(config, registry, "Other", "s3://elsewhere/x")
         with closing(OpenWorkspaces(config, registry)) as shelf:
-            create(shelf.named("Team"), NotePath("Tea.md"), b"tea\n")
+            create(shelf.find_workspace("Team"), NotePath("Tea.md"), b"tea\n")
     assert bucket.get("team/Tea.md") == b"tea\n"
 
 

@@ -198,7 +198,7 @@ def test_a_file_that_somebody_else_renames_keeps_its_document(opened: Open, root
     until(lambda: ws.live.path_of(document.id) == B)  # type: ignore[union-attr]
     ann.type("typed\n")
     until(lambda: (root / B).read_text().endswith("typed\n"))
-    until(lambda: not other.ledger.unfinished())
+    until(lambda: not other.ledger.find_unfinished())
     move(other, B, "c.md")
     until(lambda: ws.live.path_of(document.id) == "c.md")  # type: ignore[union-attr]
     assert not ann.ended and not (root / B).exists()

@@ -52,7 +52,7 @@ def test_a_workspace_that_is_added_renamed_and_removed_is_there_at_once(
 ) -> None:
     library.add_folder(config, registry, "Second", str(tmp_path / "second"))
     assert names(shelf) == [("main", "Main"), ("second", "Second")]
-    assert read(shelf.named("second"), NotePath("Tea.md")).text == "second"
+    assert read(shelf.find_workspace("second"), NotePath("Tea.md")).text == "second"
     library.change(config, registry, "second", {"name": "Zweite"})
     assert names(shelf) == [("main", "Main"), ("second", "Zweite")]
     library.drop(config, registry, "second")
@@ -63,7 +63,7 @@ def test_a_call_under_way_goes_on_when_its_workspace_is_removed(
     config: Config, registry: Accounts, shelf: OpenWorkspaces, tmp_path: Path
 ) -> None:
     library.add_folder(config, registry, "Second", str(tmp_path / "second"))
-    under_way = shelf.named("second")
+    under_way = shelf.find_workspace("second")
     library.drop(config, registry, "second")
     assert names(shelf) == [("main", "Main")]
     assert read(under_way, NotePath("Tea.md")).text == "second"

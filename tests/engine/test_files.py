@@ -9,7 +9,7 @@ from tests.engine.parts import desk
 from tests.memory_store import MemoryStore
 
 from notewright.engine.access import Access
-from notewright.engine.dialects.octarine import copied_from, copy_name, fetch_copy, replace_with_copy, walk
+from notewright.engine.dialects.octarine import copy_name, fetch_copy, parse_copy_name, replace_with_copy, walk
 from notewright.engine.move import move
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import delete
@@ -48,19 +48,19 @@ def listed(ws: Workspace, folder: str = "") -> list[str]:
 @pytest.mark.parametrize("path", ["a.md", "d/e/Tea.2023.md", "README", "x.tar.gz", "日本.md", "a b-1.md"])
 @pytest.mark.parametrize("number", [0, 3])
 def test_the_name_of_a_copy_tells_its_note_and_its_time(path: str, number: int) -> None:
-    assert copied_from(copy_name(NotePath(path), 1_700_000_000.7, number)) == (path, 1_700_000_000)
+    assert parse_copy_name(copy_name(NotePath(path), 1_700_000_000.7, number)) == (path, 1_700_000_000)
 
 
 @pytest.mark.parametrize(
     "path", [".backups/a.md", ".backups/a.2023-99-99T00-00-00.md", "a.2023-11-14T22-13-20.md", ".trash/a.md"]
 )
 def test_other_names_tell_no_note(path: str) -> None:
-    assert copied_from(NotePath(path)) is None
+    assert parse_copy_name(NotePath(path)) is None
 
 
 def test_a_copy_whose_name_was_cut_could_be_of_several_notes() -> None:
     place = copy_name(NotePath("é" * 200 + ".md"), 1_700_000_000)
-    assert len(place.name.encode()) <= 255 and copied_from(place) is None
+    assert len(place.name.encode()) <= 255 and parse_copy_name(place) is None
 
 
 def test_the_copies_of_a_hidden_note_are_hidden_and_those_of_others_are_not(workspace: MakeWorkspace) -> None:

@@ -74,9 +74,9 @@ def test_a_workspace_one_may_not_see_is_one_that_is_not_there(shelf: Library) ->
     assert [ws.name for ws in library.workspaces()] == ["Other"]
     assert library.default.name == "Other"
     with pytest.raises(NotFound) as hidden:
-        library.named("Main")
+        library.find_workspace("Main")
     with pytest.raises(NotFound) as absent:
-        library.named("Nain")
+        library.find_workspace("Nain")
     assert str(hidden.value).replace("Main", "Nain") == str(absent.value)
 
 

@@ -42,7 +42,7 @@ def test_a_folder_on_a_read_only_disk_is_read_and_searched_and_refuses_writes(
         ):
             with pytest.raises(Forbidden, match="file system does not let"):
                 change()
-        assert ws.ledger.unfinished() == [] and ws.ledger.find_changes(ChangeQuery()) == []
+        assert ws.ledger.find_unfinished() == [] and ws.ledger.find_changes(ChangeQuery()) == []
     assert texts(tmp_path / "Main") == {"Tea.md": b"green\n", "L.md": b"[[Tea]]\n"}
 
 
@@ -77,7 +77,7 @@ def test_a_change_set_that_does_not_fit_on_the_disk_is_refused_whole(tmp_path: P
             with pytest.raises(NoSpace, match="no space"):
                 move(ws, NotePath("Old.md"), "A much longer name than the old one was")
             assert texts(tmp_path / "Main") == before, "the old bytes are there, and nothing beside them"
-            assert ws.ledger.unfinished() == [] and ws.ledger.find_changes(ChangeQuery()) == []
+            assert ws.ledger.find_unfinished() == [] and ws.ledger.find_changes(ChangeQuery()) == []
             assert differences(ws) == {}
             for number in range(20):
                 (tmp_path / "Main" / f"L{number}.md").unlink()

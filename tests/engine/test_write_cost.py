@@ -169,7 +169,7 @@ def test_a_change_whose_row_or_bytes_could_not_be_synced_is_refused_and_does_not
     for number in (1, 2):  # the row, the bytes
         with failing(monkeypatch, number), pytest.raises(Unavailable):
             edit_note(ws, LOG, [Append("refused\n")])
-        assert ws.ledger.unfinished() == []
+        assert ws.ledger.find_unfinished() == []
         edit_note(ws, LOG, [Append("next\n")])
     assert ws.store.read(LOG).data == before + b"next\nnext\n"
     assert not [name for name in os.listdir(ws.store.full_path(NotePath("f"))) if name.startswith(".")]
@@ -180,8 +180,8 @@ def test_a_folder_that_could_not_be_synced_is_told_with_the_change_and_the_next_
 ) -> None:
     with failing(monkeypatch, 3), pytest.raises(Unavailable) as told:  # row and bytes are on disk, the folder is not
         edit_note(ws, LOG, [Append("in doubt\n")])
-    (open_,) = ws.ledger.unfinished()
+    (open_,) = ws.ledger.find_unfinished()
     assert told.value.details["change"] == open_.id
     edit_note(ws, LOG, [Append("next\n")])
-    assert ws.ledger.unfinished() == []
+    assert ws.ledger.find_unfinished() == []
     assert ws.store.read(LOG).data.endswith(b"in doubt\nnext\n")

@@ -50,10 +50,10 @@ def test_a_recorded_change_is_unfinished_until_it_is_closed(ledger: Ledger) -> N
         undoes=("zero",), emptied=("old",), made=("x/y", "x"),
     )  # fmt: skip
     ledger.record(whole, BLOBS)
-    assert ledger.unfinished() == [whole] == [ledger.change("one")]
+    assert ledger.find_unfinished() == [whole] == [ledger.change("one")]
     assert ledger.find_changes(ChangeQuery()) == []
     ledger.close_change("one", "done")
-    assert ledger.unfinished() == []
+    assert ledger.find_unfinished() == []
     assert ids(ledger.find_changes(ChangeQuery())) == ["one"]
 
 
@@ -61,9 +61,9 @@ def test_changes_that_are_recorded_together_are_recorded_all_or_none(ledger: Led
     one, two = change("one", step("a.md", None, A)), change("two", step("a.md", A, B))
     with pytest.raises(Problem):
         ledger.record(one, BLOBS, two, one)
-    assert ledger.unfinished() == [] and ledger.change("one") is None and ledger.blob(A) is None
+    assert ledger.find_unfinished() == [] and ledger.change("one") is None and ledger.blob(A) is None
     ledger.record(one, BLOBS, two)
-    assert ledger.unfinished() == [one, two] and ledger.blob(B) == BLOBS[B]
+    assert ledger.find_unfinished() == [one, two] and ledger.blob(B) == BLOBS[B]
 
 
 def test_the_data_version_differs_after_every_step_of_a_change_and_only_then(ledger: Ledger) -> None:
@@ -86,7 +86,7 @@ def test_a_change_closed_twice_is_closed_once(ledger: Ledger) -> None:
 def test_what_was_taken_back_is_not_in_the_history(ledger: Ledger) -> None:
     ledger.record(change("one", step("a.md", None, A)), BLOBS)
     ledger.close_change("one", "taken_back")
-    assert ledger.unfinished() == [] == ledger.find_changes(ChangeQuery())
+    assert ledger.find_unfinished() == [] == ledger.find_changes(ChangeQuery())
 
 
 def test_closing_with_other_steps_keeps_those(ledger: Ledger) -> None:
@@ -103,7 +103,7 @@ def test_a_change_that_could_not_be_closed_is_closed_before_anybody_asks_what_is
     with pytest.raises(Unavailable):
         ledger.close_change("one", "taken_back")
     ledger._db.execute("pragma query_only = off")
-    assert ledger.unfinished() == [] == ledger.find_changes(ChangeQuery())
+    assert ledger.find_unfinished() == [] == ledger.find_changes(ChangeQuery())
     ledger.close()
 
 
@@ -111,7 +111,7 @@ def test_a_name_is_given_once(ledger: Ledger) -> None:
     done(ledger, change("one", step("a.md", None, A)))
     with pytest.raises(Exists):
         ledger.record(change("one", step("a.md", A, B)), BLOBS)
-    assert ledger.unfinished() == []
+    assert ledger.find_unfinished() == []
 
 
 def test_the_past_is_asked_by_path_folder_time_client_and_user_newest_first(ledger: Ledger) -> None:
@@ -205,7 +205,7 @@ def test_trimming_by_days_forgets_old_changes_and_never_unfinished_ones(ledger: 
     done(ledger, change("two", step("a.md", C, B), at=5 * day))
     ledger.trim(keep_days=3, keep_bytes=1000, now=6 * day)
     assert ids(ledger.find_changes(ChangeQuery())) == ["two"]
-    assert ids(ledger.unfinished()) == ["zero"]
+    assert ids(ledger.find_unfinished()) == ["zero"]
     assert ledger.blob(A) == b"a"
     assert ledger.blob(C) == b"c", "the later change still needs it"
 
@@ -227,7 +227,7 @@ def test_it_is_there_again_when_opened_again(tmp_path: Path) -> None:
     ledger_change = change("one", step("a.md", None, A))
     first.record(ledger_change, BLOBS)
     second = SqliteLedger.open(tmp_path)
-    assert second.unfinished() == [ledger_change]
+    assert second.find_unfinished() == [ledger_change]
     second.close_change("one", "done")
     assert ids(first.find_changes(ChangeQuery())) == ["one"]
     first.close()

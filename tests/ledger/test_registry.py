@@ -38,7 +38,7 @@ def test_a_name_can_be_used_again_when_its_token_is_revoked_or_has_expired(regis
     registry.add_token(Token("phone", "d3", Grant(), 200.0))  # the first has expired by then
     assert registry.revoke("phone", 210.0)
     registry.add_token(Token("phone", "d4", Grant(), 220.0))
-    assert [token.good(230.0) for token in registry.tokens()] == [False, False, True]
+    assert [token.is_valid(230.0) for token in registry.tokens()] == [False, False, True]
 
 
 def test_revoking_twice_is_told(registry: SqliteAccounts) -> None:

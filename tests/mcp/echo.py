@@ -79,7 +79,7 @@ class Shelf:
     def default(self) -> Workspace:
         return self._all[0]
 
-    def named(self, id_or_name: str) -> Workspace:
+    def find_workspace(self, id_or_name: str) -> Workspace:
         for workspace in self._all:
             if id_or_name in (workspace.id, workspace.name):
                 return workspace
@@ -126,7 +126,7 @@ def slow(call: Call, args: Args) -> str:
 
 def who(call: Call, args: Args) -> str:
     actor = call.workspace.actor
-    first = call.session.once("who")
+    first = call.session.mark_once("who")
     spaces = ",".join(workspace.id for workspace in call.workspaces)
     return f"{actor.client} {actor.surface} {actor.tool} {call.transport} {spaces} {first}"
 

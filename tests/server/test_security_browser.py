@@ -142,7 +142,7 @@ def test_the_same_forms_made_by_us_do_something(fresh: Guarded) -> None:
         answer = fresh.ask("POST", path, {**FORM, **fresh.cookie("owner"), "sec-fetch-site": "same-origin"}, body)
         assert answer.status in (200, 303, 404), (path, answer.text)
         assert answer.status != 404 or path == "/w/garden/undo"  # the other one has taken everything back
-    assert not fresh.site.registry.token(digest_of(fresh.tokens["lens"])).good(time.time())  # type: ignore[union-attr]
+    assert not fresh.site.registry.token(digest_of(fresh.tokens["lens"])).is_valid(time.time())  # type: ignore[union-attr]
 
 
 def test_the_api_takes_no_form_from_a_browser(fresh: Guarded) -> None:

@@ -18,9 +18,9 @@ def test_a_session_is_found_again_with_what_it_remembers() -> None:
     token = sessions.open("lens", "Cläude")
     found = sessions.find("lens", token)
     assert found is not None and found.client == "Cläude" and not found.initialized
-    assert found.once("context")
+    assert found.mark_once("context")
     again = sessions.find("lens", token)
-    assert again is found and not again.once("context")
+    assert again is found and not again.mark_once("context")
 
 
 def test_an_id_is_good_for_its_own_surface_only_and_not_when_changed() -> None:
@@ -106,9 +106,9 @@ def test_what_was_said_once_by_one_worker_is_not_said_again_by_the_other(tmp_pat
     token = one.open("obsidian ann", "Claude")
     here, there = one.find("obsidian ann", token), two.find("obsidian ann", token)
     assert here is not None and there is not None
-    assert there.once("context") and not here.once("context") and here.once("other")
-    assert one.find_by_client("obsidian ann", "Cursor").once("context")
-    assert not two.find_by_client("obsidian ann", "Cursor").once("context")
+    assert there.mark_once("context") and not here.mark_once("context") and here.mark_once("other")
+    assert one.find_by_client("obsidian ann", "Cursor").mark_once("context")
+    assert not two.find_by_client("obsidian ann", "Cursor").mark_once("context")
 
 
 def test_a_session_ended_by_one_worker_is_ended_for_the_other(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_session_that_one_worker_serves_stays_alive_for_the_other(tmp_path: Pa
 def test_a_client_that_was_away_is_told_again_by_both(tmp_path: Path) -> None:
     clock = Clock()
     one, two = two_workers(tmp_path, clock)
-    assert one.find_by_client("obsidian ann", "Claude").once("context")
+    assert one.find_by_client("obsidian ann", "Claude").mark_once("context")
     clock.now += 31 * 60
-    assert two.find_by_client("obsidian ann", "Claude").once("context")
-    assert not one.find_by_client("obsidian ann", "Claude").once("context")
+    assert two.find_by_client("obsidian ann", "Claude").mark_once("context")
+    assert not one.find_by_client("obsidian ann", "Claude").mark_once("context")

@@ -36,7 +36,7 @@ def open_on(store: Store, state: Path, *, watch: bool = False) -> Workspace:
         name="Bucket", id="bucket", store=store, index=index, ledger=ledger, follower=follower,
         locks=FileLocks(state / "locks"),
     )  # fmt: skip
-    if ledger.unfinished():
+    if ledger.find_unfinished():
         recover(ws)
     follower.start()
     follower.wait(30)
@@ -78,7 +78,7 @@ def check(ws: Workspace, expected: dict[str, bytes]) -> None:
         assert isinstance(found, Stored) and found.data == data, path
         filed = ws.index.find_file(NotePath(path))
         assert filed is not None and filed.version == version_of(data), path
-    assert not ws.ledger.unfinished()
+    assert not ws.ledger.find_unfinished()
 
 
 def rename_and_die(ws: Workspace, store: S3Store, puts: str) -> None:

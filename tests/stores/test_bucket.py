@@ -432,7 +432,7 @@ def test_edits_that_wait_for_one_note_go_out_together_where_it_takes_one_write_a
     assert sorted(bucket.get("a.md").split()) == sorted(f"line-{c}-{n}.".encode() for c in range(5) for n in range(4))
     assert min(later - sooner for sooner, later in itertools.pairwise(sent)) > 0.8
     past = ws.ledger.find_changes(ChangeQuery(limit=100))
-    assert len(past) == 20 and ws.ledger.unfinished() == []
+    assert len(past) == 20 and ws.ledger.find_unfinished() == []
     undo(ws, past[0].id)
     assert len(bucket.get("a.md").split()) == 19
 

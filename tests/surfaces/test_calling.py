@@ -131,7 +131,11 @@ def test_a_lenient_surface_takes_numbers_and_truths_written_as_text() -> None:
 
 def test_something_happens_once_in_a_session() -> None:
     session = Session()
-    assert [session.once("context"), session.once("context"), session.once("other")] == [True, False, True]
+    assert [session.mark_once("context"), session.mark_once("context"), session.mark_once("other")] == [
+        True,
+        False,
+        True,
+    ]
 
 
 def test_surfaces_that_claim_one_name_are_not_served_together() -> None:

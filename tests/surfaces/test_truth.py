@@ -54,7 +54,7 @@ def served(request: pytest.FixtureRequest, shared: Path, tmp_path_factory: pytes
     kept = tmp_path_factory.mktemp("kept")
     asked = WorkspaceConfig("Vault", "vault", str(shared / "vaults" / request.param / "vault"), read_only=True)
     shelf = OpenWorkspaces(Config((asked,), str(kept / "state"), str(kept / "cache")))
-    shelf.named("Vault").follower.wait(60)
+    shelf.find_workspace("Vault").follower.wait(60)
     yield Served(Call(shelf, Actor("u", "c")), shared / "truth" / request.param)
     shelf.close()
 

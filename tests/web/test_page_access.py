@@ -172,7 +172,7 @@ def test_only_the_owner_sees_and_makes_tokens(site: Site) -> None:
         assert "another-token" not in page.text and "A new token" not in page.text
         assert guest.post("/tokens", data={"csrf": csrf(page), "name": "mine"}).status_code == 403
         assert guest.post("/tokens/revoke", data={"csrf": csrf(page), "name": "another-token"}).status_code == 403
-    assert all(token.good(time.time()) and token.name != "mine" for token in site.registry.tokens())
+    assert all(token.is_valid(time.time()) and token.name != "mine" for token in site.registry.tokens())
 
 
 def test_a_token_for_tools_is_none_for_the_page(site: Site) -> None:

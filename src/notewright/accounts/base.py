@@ -50,14 +50,14 @@ class Token:
     revoked: float | None = None
     used: float | None = None
 
-    def good(self, now: float) -> bool:
+    def is_valid(self, now: float) -> bool:
         return self.revoked is None and (self.expires is None or now < self.expires)
 
     def record(self, now: float) -> dict[str, Any]:
         """The token as JSON values for programs."""
         times = {"created": self.created, "expires": self.expires, "revoked": self.revoked, "last_used": self.used}
         formatted = {name: None if at is None else format_utc(at) for name, at in times.items()}
-        return {"name": self.name, "good": self.good(now), **asdict(self.grant), **formatted}
+        return {"name": self.name, "good": self.is_valid(now), **asdict(self.grant), **formatted}
 
 
 @dataclass(frozen=True, slots=True)

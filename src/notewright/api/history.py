@@ -7,7 +7,7 @@ from notewright.api import schemas
 from notewright.api.operation import OperationTable
 from notewright.api.request import ApiRequest, CursorPage
 from notewright.api.schemas import CHANGE, DIFFERENCE, DRY_RUN, SINCE, UNDONE, array, fill, number, returns, takes, text
-from notewright.engine.changes.history import FileDiff, Undone, diff_change, find_change, preview_undo, undo
+from notewright.engine.changes.history import FileDiff, UndoResult, diff_change, find_change, preview_undo, undo
 from notewright.engine.changes.history import list_changes as past_changes
 from notewright.engine.changes.history import undo_since as undo_changes_since
 from notewright.engine.workspace import Workspace
@@ -90,7 +90,7 @@ def undo_since(request: ApiRequest) -> dict[str, Any]:
     return _undo_record(ws, undo_changes_since(ws, since, **who, dry_run=body.get("dry_run", False)))
 
 
-def _undo_record(ws: Workspace, undone: Undone) -> dict[str, Any]:
+def _undo_record(ws: Workspace, undone: UndoResult) -> dict[str, Any]:
     if undone.done is not None:
         return undone.record(ws)
     return undone.record(ws) | {"diff": _diff_records(preview_undo(ws, undone, max_lines=DIFF_LINES))}

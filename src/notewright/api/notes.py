@@ -10,7 +10,7 @@ from notewright.api.schemas import array, fill, number, returns, takes, text
 from notewright.engine.check import check
 from notewright.engine.find.links import links as links_of
 from notewright.engine.find.search import parse_query, search
-from notewright.engine.read import created, listing, read, stat_file
+from notewright.engine.read import find_creation_times, listing, read, stat_file
 from notewright.errors import Indexing, NotFound, TooLarge
 from notewright.index.base import Selection
 from notewright.notes.path import NotePath
@@ -60,7 +60,7 @@ def read_note(request: ApiRequest) -> dict[str, Any]:
     return fill(
         schemas.NOTE,
         reading,
-        created=format_utc(created(ws, [reading.entry])[reading.path]),
+        created=format_utc(find_creation_times(ws, [reading.entry])[reading.path]),
         modified=format_utc(reading.modified),
         properties=reading.note.frontmatter.properties,
         headings=[fill(schemas.HEADING, heading) for heading in reading.note.headings],

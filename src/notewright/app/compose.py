@@ -116,7 +116,7 @@ def require_authentication(config: Config, registry: Accounts) -> None:
     if config["auth.issuer"] and not (config["http.public_url"] or config["auth.audience"]):
         hint = 'set [http] public_url = "https://…", the address that clients use'
         raise Invalid("tokens of an issuer cannot be judged without our own address", hint=hint, what="http.public_url")
-    if config["auth.issuer"] or any(token.good(time.time()) for token in registry.tokens()):
+    if config["auth.issuer"] or any(token.is_valid(time.time()) for token in registry.tokens()):
         return
     state, host = f" --state {shlex.quote(config['state'])}" if config["state"] else "", config["http.host"]
     words = f"{exposure} would open your notes to everyone who can reach this machine"

@@ -55,7 +55,7 @@ def open_workspace(
     state, cache = Path(config.state) / store.identity, Path(config.cache) / store.identity
     ledger = SqliteLedger.open(state)
     index = SqliteIndex(cache)
-    locks, unfinished = FileLocks(cache), bool(ledger.unfinished())
+    locks, unfinished = FileLocks(cache), bool(ledger.find_unfinished())
     only_reads = reads and not unfinished and workspace.bootstrap is None
     follower: IndexFollower
     if only_reads and (not follow or is_unchanged(store, index, locks)):
@@ -245,7 +245,7 @@ def open_destination(location: str, config: Config) -> Store:
 def transfer_history(ws: Workspace, store: Store, config: Config) -> int | None:
     """Copy a moved workspace's history to its new store, so that undo works there: how many changes. None where the new
     store has changes of its own. To be called while nothing can change the old one."""
-    if ws.ledger.unfinished():
+    if ws.ledger.find_unfinished():
         raise Busy("a change of the notes is not finished yet", hint="wait for it")
     assert isinstance(ws.ledger, SqliteLedger)
     with contextlib.closing(SqliteLedger.open(Path(config.state) / store.identity)) as ledger:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from notewright.notes.times import format_utc
 
 if TYPE_CHECKING:  # printing a hit must not load what a rename needs
-    from notewright.engine.changes.history import FileDiff, Undone
+    from notewright.engine.changes.history import FileDiff, UndoResult
     from notewright.engine.check import Finding
     from notewright.engine.find.grep import Matches
     from notewright.engine.find.links import LinkReport
@@ -186,7 +186,7 @@ def print_forgotten(path: str, versions: int, args: argparse.Namespace) -> None:
     print_answer(args, {"path": path, "forgotten": versions}, [line])
 
 
-def print_undone(undo: Undone, ws: Workspace, args: argparse.Namespace) -> None:
+def print_undone(undo: UndoResult, ws: Workspace, args: argparse.Namespace) -> None:
     document = undo.record(ws)
     files, kept = document["files"], set(document["kept"])
     verb = "Would take back" if args.dry_run else "Took back"

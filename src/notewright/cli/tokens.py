@@ -57,7 +57,7 @@ def _list(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
 
 def _revoke(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     if not registry.revoke(args.name, time.time()):
-        names = ", ".join(one.name for one in registry.tokens() if one.good(time.time()))
+        names = ", ".join(one.name for one in registry.tokens() if one.is_valid(time.time()))
         hint = f"there is {names}" if names else "there is none"
         raise NotFound(f"there is no token {args.name!r} to revoke", hint=hint, what="token")
     opening.record_admin_action(config, "token_revoked", token=args.name)

@@ -44,13 +44,13 @@ def settings(ws: Workspace) -> DailySettings:
         return DEFAULT
 
 
-def daily_note(ws: Workspace, day: date) -> NotePath:
+def find_daily_path(ws: Workspace, day: date) -> NotePath:
     """The path of a day's note; folders are spelled as they are there."""
     path = NotePath.parse(daily_path(settings(ws), datetime(day.year, day.month, day.day)))
     return path if path.is_hidden else existing_spelling(ws, path)
 
 
-def daily_text(ws: Workspace, path: NotePath, day: date) -> str:
+def fill_daily_template(ws: Workspace, path: NotePath, day: date) -> str:
     """What a new daily note begins with: the template, filled in for that day and the time it is now."""
     template = settings(ws).template.strip().strip("/")
     if not template:
@@ -67,11 +67,11 @@ def daily_text(ws: Workspace, path: NotePath, day: date) -> str:
 
 def append_daily(ws: Workspace, day: date, text: str, section: str | None = None) -> Edited:
     """Add to a day's note, made from the template if it is missing, under a heading that is made if missing."""
-    path = daily_note(ws, day)
+    path = find_daily_path(ws, day)
     edit: Edit = AppendToSection(section, text, create=2) if section else Append(text)
     if exists(ws, path):
         return edit_note(ws, path, [edit], summary=f"appended to {path}")
-    begun = daily_text(ws, path, day)
+    begun = fill_daily_template(ws, path, day)
     whole = apply(begun, edit, path)
     try:
         made = create(ws, path, whole.encode(), summary=f"created {path}")

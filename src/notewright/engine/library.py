@@ -73,7 +73,7 @@ class Library:
             raise NotFound("there is no workspace you may use", hint="ask the owner", what="workspace", workspace="")
         return there[0]
 
-    def named(self, which: str) -> Workspace:
+    def find_workspace(self, which: str) -> Workspace:
         """By id or display name; NotFound also for one the client may not see."""
         there = self.workspaces()
         found = by_id_or_name(there, which)
@@ -197,7 +197,7 @@ def digest_of(secret: str) -> str:
 def find_valid_token(registry: Accounts, digest: str, now: float) -> Token | None:
     """The token with this digest, if it is neither revoked nor expired; its use is recorded."""
     found = registry.token(digest)
-    if found is None or not hmac.compare_digest(found.digest, digest) or not found.good(now):
+    if found is None or not hmac.compare_digest(found.digest, digest) or not found.is_valid(now):
         return None
     if found.used is None or now - found.used > LAST_USE_SECONDS:
         registry.record_use(digest, now)

@@ -295,7 +295,7 @@ def list_folder(
     def answer(files: list[IndexedFile], total: int, folders: Sequence[tuple[str, int]]) -> FolderListing:
         dated = [(filed, filed.modified_ns / 1e9) for filed in files]
         if sort == "created":  # the index does not know what the ledger knows
-            times = created(ws, files)
+            times = find_creation_times(ws, files)
             dated = sorted(((filed, times[filed.path]) for filed in files), key=lambda pair: -pair[1])[:limit]
         return FolderListing(tuple(folders), tuple(dated), total)
 
@@ -323,7 +323,7 @@ class HasModified(Protocol):
     def modified_ns(self) -> int: ...
 
 
-def created(ws: Workspace, files: Sequence[HasModified]) -> dict[str, float]:
+def find_creation_times(ws: Workspace, files: Sequence[HasModified]) -> dict[str, float]:
     """When each file was made: its property `created`, else when it was first made through us, else modified."""
     paths = [filed.path for filed in files]
     stated, first = dict(ws.index.property_of("created", paths)), ws.ledger.first_seen(paths)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from notewright.engine.changes.combined import Edited
 from notewright.engine.changes.commit import commit, commit_latest, edit, text_of
-from notewright.engine.changes.plan import Drop, Plan, Put, carry_over, is_same, replace_shown
+from notewright.engine.changes.plan import Drop, Plan, Put, is_same, plan_overwrite, plan_rebase
 from notewright.engine.find.links import incoming
 from notewright.engine.indexing.ready import is_fresh
 from notewright.engine.read import exists, missing_note_error
@@ -168,7 +168,7 @@ def overwrite(ws: Workspace, path: NotePath, data: bytes, *, seen: Version, summ
         if shown is None:
             hint, now = "read it again", old.version
             raise Conflict(f"{path} changed since version {seen}", hint=hint, path=path, current=now, now=old.data)
-        return _replace(ws, carry_over(ws, old, data, shown), summary)
+        return _replace(ws, plan_rebase(ws, old, data, shown), summary)
     return _replace(ws, Put(path, data, old), summary)
 
 
@@ -182,7 +182,7 @@ def put(ws: Workspace, path: NotePath, data: bytes, *, summary: str = "") -> Wri
                 old = ws.store.read(path)
             except NotFound:
                 return create(ws, path, data, summary=summary)
-            return _replace(ws, replace_shown(ws, old, data), summary)
+            return _replace(ws, plan_overwrite(ws, old, data), summary)
         except (Conflict, Exists, NotFound):
             if attempt == TRIES - 1:
                 raise

@@ -99,7 +99,7 @@ class Ledger(Protocol):
     def data_version(self) -> int:
         """Another number after anything was written, in any process. Costs next to nothing."""
 
-    def unfinished(self) -> list[Change]:
+    def find_unfinished(self) -> list[Change]:
         """Recorded and not closed, oldest first."""
 
     def change(self, change_id: str) -> Change | None: ...

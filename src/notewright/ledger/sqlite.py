@@ -163,7 +163,7 @@ class SqliteLedger:
         with self._lock, translate_errors("the history"):
             return self._own_commits + int(self._db.execute("pragma data_version").get)
 
-    def unfinished(self) -> list[Change]:
+    def find_unfinished(self) -> list[Change]:
         if self._unclosed:
             self._close_changes()
         return self._changes("where state = 'recorded' order by seq", ())

@@ -48,7 +48,7 @@ class _SharedSession(Session):
             self._traffic.mark_once(self._name, _INITIALIZED)
             self._ready = True
 
-    def once(self, what: str) -> bool:
+    def mark_once(self, what: str) -> bool:
         return self._traffic.mark_once(self._name, f"once {what}")
 
     def shown_versions(self, workspace: str) -> ShownVersions:

@@ -22,11 +22,11 @@ test calls `perform(surface, call, "read", {...})` and looks at the Answer.
 - `run(call, args)` is an ordinary blocking function; it runs in a worker thread, many at once. It returns text, or an
   Answer when it has several blocks, an image or `_meta`. It raises Problems and nothing else on purpose.
 - `call.workspace` is the workspace the client is bound to (or the first named), already asking as this user, client,
-  surface and tool. A surface over the whole library uses `call.workspaces` and `call.named(...)`.
+  surface and tool. A surface over the whole library uses `call.workspaces` and `call.find_workspace(...)`.
 - `args` have passed the schema and no default is filled in: an argument left out and one given as its default can be
   told apart. `3.0` for an integer has become 3.
 - Something once per session (obsidian's context block): `Surface.finish` gets every successful answer last, and asks
-  `call.session.once("context")`.
+  `call.session.mark_once("context")`.
 - Call limits: `Surface.guard(call, tool)` runs before the arguments are looked at and raises Limited.
 - A dialect that takes "5" for 5: `coerce=coerce_leniently`. Notes as resources: `resources=NoteResources("note:///")`.
 - Long work calls `call.report(done, total, words)` now and then and `call.stop_if_cancelled()` between steps.
@@ -44,7 +44,7 @@ from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from notewright.accounts.limits import MAX_STORED_DIGESTS
-from notewright.engine.indexing.ready import say_unread
+from notewright.engine.indexing.ready import describe_unread
 from notewright.engine.library import Library
 from notewright.engine.workspace import CALL_SECONDS, Limits, ShownVersions, Workspace
 from notewright.errors import Invalid, Problem
@@ -105,7 +105,7 @@ class Session:
         """Whether `once` was called for it."""
         return what in self._done
 
-    def once(self, what: str) -> bool:
+    def mark_once(self, what: str) -> bool:
         """True for the first call in this session, and never again."""
         with self.lock:
             first = what not in self._done
@@ -161,8 +161,8 @@ class Call:
         """Whose calls are counted together: the user, else the client."""
         return self.actor.user or self.actor.client
 
-    def named(self, which: str) -> Workspace:
-        return self._use(self.library.named(which))
+    def find_workspace(self, which: str) -> Workspace:
+        return self._use(self.library.find_workspace(which))
 
     def _use(self, workspace: Workspace) -> Workspace:
         bound = self.used.get(workspace.id)
@@ -279,10 +279,10 @@ class Style(ABC):
         return self.problem(failed)
 
 
-def say_not_indexed(problem: Problem) -> str:
+def describe_not_indexed(problem: Problem) -> str:
     """Which notes an Indexing problem says are not indexed yet, to be added to a dialect's own words."""
     missing = problem.details.get("missing")
-    return f"; {say_unread(missing)}" if missing else ""
+    return f"; {describe_unread(missing)}" if missing else ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 import jsonschema_rs
 
-from notewright.engine.indexing.ready import noticed, say_unread, unread
+from notewright.engine.indexing.ready import describe_unread, noticed, unread
 from notewright.errors import Internal, Invalid, Problem
 from notewright.index.base import Index
 from notewright.notes.path import NotePath
@@ -77,7 +77,7 @@ def _add_unread_notice(call: Call, answer: Answer, noticed: Mapping[Index, Seque
         return answer
     if not left or answer.is_error:
         return answer
-    notice = f"Still indexing; {say_unread(left)}. What they say may be missing here."
+    notice = f"Still indexing; {describe_unread(left)}. What they say may be missing here."
     return Answer((*answer.blocks, notice), meta=answer.meta)
 
 

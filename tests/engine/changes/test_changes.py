@@ -99,7 +99,7 @@ def test_a_file_that_is_not_as_it_was_seen_refuses_the_whole_plan(seen: bool) ->
         commit(ws, Plan((put(ws, "B.md", "b\n"), Put(A, b"mine\n", old)), ""))
     assert refused.value.details["path"] == "A.md"
     assert texts(ws) == {"A.md": "a\n"}
-    assert ws.ledger.find_changes(ChangeQuery()) == [] == ws.ledger.unfinished()
+    assert ws.ledger.find_changes(ChangeQuery()) == [] == ws.ledger.find_unfinished()
 
 
 def test_what_is_so_already_is_no_change() -> None:
@@ -134,7 +134,7 @@ def test_a_full_disk_refuses_the_whole_change_set_and_leaves_nothing_behind() ->
     with pytest.raises(NoSpace):
         commit(ws, Plan((put(ws, "A.md", "x" * 30), put(ws, "B.md", "y" * 30)), ""))
     assert texts(ws) == before
-    assert ws.ledger.unfinished() == []
+    assert ws.ledger.find_unfinished() == []
     assert cast(MemoryStore, ws.store).disk.beside == {}
 
 
@@ -161,7 +161,7 @@ def test_an_editor_that_saves_the_same_place_while_we_apply_takes_the_whole_chan
     with pytest.raises(Conflict):
         commit(ws, rename(ws))
     assert texts(ws) == {**RENAME, "L2.md": "nothing to see\n"}
-    assert ws.ledger.find_changes(ChangeQuery()) == [] == ws.ledger.unfinished()
+    assert ws.ledger.find_changes(ChangeQuery()) == [] == ws.ledger.find_unfinished()
 
 
 def test_a_note_edited_while_it_is_moved_away_stays_with_the_edit() -> None:
@@ -191,7 +191,7 @@ def test_the_next_process_finishes_a_rename_killed_anywhere_after_it_was_recorde
     recover(ws)
     assert texts(ws) == RENAMED
     assert [change.summary for change in ws.ledger.find_changes(ChangeQuery())] == ["moved Old.md to New.md"]
-    assert ws.ledger.unfinished() == []
+    assert ws.ledger.find_unfinished() == []
     assert cast(MemoryStore, ws.store).disk.beside == {}
 
 

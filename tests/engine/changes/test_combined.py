@@ -99,7 +99,7 @@ def test_what_comes_of_a_text_that_is_not_written_yet_fails_with_the_write_of_it
     cast(MemoryStore, ws.store)._step = step
     edits = [early, replacing(ws, "one", "1"), same, wrong]
     together(edits)
-    assert texts(ws)[TEA] == FIRST and ws.ledger.unfinished() == []
+    assert texts(ws)[TEA] == FIRST and ws.ledger.find_unfinished() == []
     for one, problem in zip(edits, (NotFound, NoSpace, NoSpace, NoSpace), strict=True):
         with pytest.raises(problem):
             one.result()
@@ -134,7 +134,7 @@ def test_where_somebody_saves_in_between_all_are_made_of_what_is_there_then() ->
     store._step = step
     together(edits)
     assert texts(ws)[TEA] == f"theirs\n{LAST}"
-    assert len({one.result().change_id for one in edits}) == 4 and ws.ledger.unfinished() == []
+    assert len({one.result().change_id for one in edits}) == 4 and ws.ledger.find_unfinished() == []
 
 
 def test_where_the_store_is_away_each_is_told_of_its_own_change() -> None:
@@ -151,7 +151,7 @@ def test_where_the_store_is_away_each_is_told_of_its_own_change() -> None:
 
     together([*edits, TextEdit(ws, TEA, away, "last")])
     store._step = lambda what, path: None
-    unfinished = [change.id for change in ws.ledger.unfinished()]
+    unfinished = [change.id for change in ws.ledger.find_unfinished()]
     told = []
     for one in edits:
         with pytest.raises(Unavailable) as problem:
@@ -187,7 +187,7 @@ def test_a_process_that_dies_at_any_step_leaves_all_of_them_or_none(keeps_ops: b
         next_one = process(disk, ledger, lambda what, path: None)
         recover(next_one)
         past = [change.summary for change in ledger.find_changes(ChangeQuery())][::-1]
-        assert ledger.unfinished() == []
+        assert ledger.find_unfinished() == []
         begun = [FIRST]
         for one in edits[: len(past)]:
             begun.append(one.change(begun[-1]))
@@ -216,7 +216,7 @@ def test_what_the_ledger_cannot_close_is_a_row_that_the_next_process_finishes(st
     edits = row(process(disk, ledger, step))
     together(edits)
     left = 4 - closed
-    assert len(ledger.unfinished()) == left
+    assert len(ledger.find_unfinished()) == left
     for one in edits:
         if state == "done":
             one.result()
@@ -229,7 +229,7 @@ def test_what_the_ledger_cannot_close_is_a_row_that_the_next_process_finishes(st
     text = FIRST
     for one in edits[:stand]:
         text = one.change(text)
-    assert texts(next_one)[TEA] == text and ledger.unfinished() == []
+    assert texts(next_one)[TEA] == text and ledger.find_unfinished() == []
     assert [change.summary for change in ledger.find_changes(ChangeQuery())][::-1] == [
         one.summary for one in edits[:stand]
     ]

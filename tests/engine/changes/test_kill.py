@@ -113,7 +113,7 @@ def kill_renames(slayer: Slayer, kills: int, linking: int) -> Counter[str]:
 
 def assert_recorded(state: Path, summary: str, happened: bool) -> None:
     ledger = SqliteLedger.open(state)
-    assert ledger.unfinished() == []
+    assert ledger.find_unfinished() == []
     last = ledger.find_changes(ChangeQuery(limit=1))
     assert bool(last and last[0].summary == summary) == happened, "the history tells another story"
     ledger.close()

@@ -149,7 +149,7 @@ def run_together(place: Path, seconds: float, *, lose: bool = False) -> None:
 def check_together(folder: Path, state: Path) -> None:
     ws = really_opened(folder, state)
     try:
-        assert ws.ledger.unfinished() == []
+        assert ws.ledger.find_unfinished() == []
         ws.follower.wait(20)
         assert differences(ws) == {}
     finally:

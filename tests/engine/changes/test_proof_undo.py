@@ -115,7 +115,7 @@ def test_an_undo_never_loses_what_somebody_wrote_since(workspace: MakeWorkspace,
     except Conflict as refused:
         assert "outside Notewright" in refused.message or "nothing of that is left" in refused.message
         assert everything(tmp_path / "Main") == before
-        assert len(ws.ledger.find_changes(ChangeQuery())) == 1 and ws.ledger.unfinished() == []
+        assert len(ws.ledger.find_changes(ChangeQuery())) == 1 and ws.ledger.find_unfinished() == []
     after = [data for data in everything(tmp_path / "Main").values() if data is not None]
     assert sum(FOREIGN in data for data in after) == len(rewritten)
 

@@ -22,7 +22,7 @@ from notewright.app.opening import close_workspace
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.engine.access import Access
 from notewright.engine.changes.history import list_changes, undo
-from notewright.engine.changes.quotas import quota_share, room
+from notewright.engine.changes.quotas import find_quota_share, room
 from notewright.engine.daily import append_daily
 from notewright.engine.dialects.cairn import patch_or_create, write_stamped
 from notewright.engine.dialects.octarine import replace_with_copy
@@ -261,35 +261,35 @@ def user(*workspaces: str, **narrowed: Any) -> Principal:
 def test_the_workspaces_of_one_user_add_up_and_those_of_others_do_not(shared: Callable[..., Library]) -> None:
     library = shared({"A": {"1.md": "x"}, "B": {"1.md": "x"}, "C": SEVEN}, user_quota_files=3)
     ann, bob = user("a", "b").library(library), user("c").library(library)
-    assert room(ann.named("A")) == {"files": 1, "bytes": None}
-    create(ann.named("B"), NotePath("2.md"), b"x")
+    assert room(ann.find_workspace("A")) == {"files": 1, "bytes": None}
+    create(ann.find_workspace("B"), NotePath("2.md"), b"x")
     for name in ("A", "B"):
         with pytest.raises(Quota, match="all your workspaces together would hold 4 files; the most is 3"):
-            create(ann.named(name), NotePath("3.md"), b"x")
+            create(ann.find_workspace(name), NotePath("3.md"), b"x")
     with pytest.raises(Quota, match="would hold 8 files"):
-        create(bob.named("C"), NotePath("3.md"), b"x")
-    delete(ann.named("A"), NotePath("1.md"))
-    create(ann.named("B"), NotePath("3.md"), b"x")
-    assert quota_share(ann.named("A")) == 1.0
+        create(bob.find_workspace("C"), NotePath("3.md"), b"x")
+    delete(ann.find_workspace("A"), NotePath("1.md"))
+    create(ann.find_workspace("B"), NotePath("3.md"), b"x")
+    assert find_quota_share(ann.find_workspace("A")) == 1.0
 
 
 def test_the_bytes_of_one_user_add_up(shared: Callable[..., Library]) -> None:
     library = user("a", "b").library(shared({"A": {"1.md": "12345"}, "B": {"1.md": "123"}}, user_quota_bytes=10))
-    edit_note(library.named("B"), NotePath("1.md"), [Append("4")])  # and a line end
+    edit_note(library.find_workspace("B"), NotePath("1.md"), [Append("4")])  # and a line end
     with pytest.raises(Quota, match="all your workspaces together would hold 11 bytes"):
-        put(library.named("A"), NotePath("1.md"), b"123456")
+        put(library.find_workspace("A"), NotePath("1.md"), b"123456")
 
 
 def test_what_a_user_may_only_read_is_not_counted_and_what_is_hidden_is_not_told(
     shared: Callable[..., Library],
 ) -> None:
     library = shared({"A": {"1.md": "x"}, "B": SEVEN}, user_quota_files=2)
-    everything = replace(library.named("B"), access=Access(read_only=True))
-    ann = user().library(Library.of([library.named("A"), everything])).named("A")
+    everything = replace(library.find_workspace("B"), access=Access(read_only=True))
+    ann = user().library(Library.of([library.find_workspace("A"), everything])).find_workspace("A")
     create(ann, NotePath("2.md"), b"x")
     with pytest.raises(Quota, match="would hold 3 files"):
         create(ann, NotePath("3.md"), b"x")
-    guest = user("a", hide=("1.md",)).library(library).named("A")
+    guest = user("a", hide=("1.md",)).library(library).find_workspace("A")
     with pytest.raises(Quota, match="all your workspaces are full; the most is 2 files"):
         create(guest, NotePath("3.md"), b"x")
 
@@ -298,7 +298,9 @@ def test_writers_in_several_workspaces_at_once_do_not_pass_the_quota_of_their_us
     shared: Callable[..., Library],
 ) -> None:
     library = user("a", "b").library(shared({"A": SEVEN, "B": {}}, user_quota_files=MOST))
-    problems = at_once(lambda number: create(library.named("AB"[number % 2]), NotePath(f"New {number}.md"), b"x"))
+    problems = at_once(
+        lambda number: create(library.find_workspace("AB"[number % 2]), NotePath(f"New {number}.md"), b"x")
+    )
     assert {type(problem) for problem in problems} == {Quota, type(None)}, problems
     assert problems.count(None) == MOST - len(SEVEN)
     assert sum(ws.index.total("files") for ws in library.workspaces()) == MOST

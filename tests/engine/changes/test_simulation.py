@@ -131,7 +131,9 @@ class World:
             self.say(f"  dies at {what} {path}")
             slow = cast(MemoryStore, self.slow.store) if self.slow else None
             running = slow.held() if slow else set()
-            self.orphaned |= {change.id for change in self.ledger.unfinished() if f"change-{change.id}" not in running}
+            self.orphaned |= {
+                change.id for change in self.ledger.find_unfinished() if f"change-{change.id}" not in running
+            }
             raise Killed
 
     def be_slow(self, which: int) -> None:
@@ -287,7 +289,7 @@ class World:
             now = self.disk.files[path].data.decode()
             self.overwritten |= tokens(now) - tokens(new)
             self.excused.add(path)
-        for change in self.ledger.unfinished():
+        for change in self.ledger.find_unfinished():
             steps = [step for step in change.steps if step.path == path]
             sides = [
                 tokens((self.ledger.blob(side or "") or b"").decode())
@@ -314,7 +316,7 @@ class World:
     def check(self) -> None:
         files = {path: file.data.decode() for path, file in self.disk.files.items()}
         self.note_doubles()
-        assert self.ledger.unfinished() == []
+        assert self.ledger.find_unfinished() == []
         recorded = [op for _, op, _ in self.disk.beside if self.ledger.change(op)]
         assert recorded == [] or self.litters, "litter, and not of one that died before it recorded what it would do"
         past = self.ledger.find_changes(ChangeQuery(limit=1000))

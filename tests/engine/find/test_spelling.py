@@ -220,7 +220,7 @@ def test_killed_at_any_step_of_a_change_of_case_it_is_all_old_or_all_new() -> No
         after = desk(MemoryStore(store.disk), ws.ledger)
         recover(after)
         assert texts(after) in (OLD, NEW), (number, met[number])
-        assert after.ledger.unfinished() == []
+        assert after.ledger.find_unfinished() == []
         outcomes.add(texts(after) == NEW)
     assert outcomes == {True, False}
 

@@ -117,7 +117,7 @@ from tests.engine.changes.killing import really_opened; from tests.engine.provin
 from notewright.app.opening import close_workspace
 print("ready", flush=True); sys.stdin.readline()
 ws = really_opened(Path(sys.argv[1]), Path(sys.argv[2]))
-print(len(found(ws, "apple")), ws.ledger.unfinished(), flush=True)
+print(len(found(ws, "apple")), ws.ledger.find_unfinished(), flush=True)
 close_workspace(ws)
 """
 

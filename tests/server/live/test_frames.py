@@ -86,7 +86,7 @@ def test_an_echo_is_no_news_and_brings_nobody_back() -> None:
     hers = ClientState(1, 5, "{}")
     assert states.update([hers], ann) == [hers]
     assert states.update([hers], bob) == []
-    assert states.remove_all_of(ann) == [ClientState(1, 5, None)]
+    assert states.remove_states_of(ann) == [ClientState(1, 5, None)]
     assert states.update([hers], bob) == [] and states.states() == []
     assert states.update([ClientState(1, 6, "{}")], ann)
 
@@ -103,8 +103,8 @@ def test_a_client_that_connects_again_takes_its_state_along() -> None:
     old, new, states = member("ann"), member("ann"), Awareness()
     states.update([ClientState(1, 5, "{}")], old)
     assert states.update([ClientState(1, 6, "{}")], new)
-    assert states.remove_all_of(old) == []
-    assert states.remove_all_of(new) == [ClientState(1, 6, None)]
+    assert states.remove_states_of(old) == []
+    assert states.remove_states_of(new) == [ClientState(1, 6, None)]
 
 
 def test_one_connection_cannot_be_a_crowd() -> None:

@@ -26,10 +26,10 @@ from notewright.engine.changes.combined import (
     problem_for_change,
 )
 from notewright.engine.changes.machine import Effect, Machine, Outcome, SeenFiles, find_case_twins
-from notewright.engine.changes.plan import Done, Drop, Plan, Put, carry_over, is_same, recall
+from notewright.engine.changes.plan import Done, Drop, Plan, Put, is_same, plan_rebase, recall
 from notewright.engine.changes.quotas import is_bounded, lock_user_quota, refuse_over_quota
 from notewright.engine.indexing.filing import PreparedFiling, prepare_filing, refile
-from notewright.engine.indexing.ready import not_indexed, still_indexing, wait_for_links
+from notewright.engine.indexing.ready import has_unindexed_notes, still_indexing_error, wait_for_links
 from notewright.engine.workspace import Workspace
 from notewright.errors import Busy, Conflict, Exists, Indexing, Internal, Invalid, NotFound, NotText, Problem
 from notewright.ledger.base import Change, Ledger, Step
@@ -64,8 +64,8 @@ def commit_indexed(ws: Workspace, make: Callable[[], Plan]) -> Done:
 
     def attempt() -> Done:
         generation = ws.index.generation()
-        if generation.whole and not_indexed(ws):  # a large note was written while we waited for the lock
-            raise _Interrupted(still_indexing(ws))
+        if generation.whole and has_unindexed_notes(ws):  # a large note was written while we waited for the lock
+            raise _Interrupted(still_indexing_error(ws))
         plan = make() if generation.whole else None
         if plan is None or ws.index.generation() != generation:
             hint = "try again in a moment"
@@ -108,7 +108,7 @@ def _edit_once(asked: TextEdit) -> Edited:
             if seen is not None:
                 raise
     if shown is not None and text is not None:
-        step = carry_over(ws, old, _encode(path, text), shown)
+        step = plan_rebase(ws, old, _encode(path, text), shown)
     else:
         step = Put(path, _encode(path, _apply_edit(asked, before, old.version)), old)
     if step.data == old.data:
@@ -219,7 +219,7 @@ def recover(ws: Workspace) -> None:
     What cannot be finished now (a full disk, an editor that never stops saving) stays unfinished: reading goes on
     without it, and every write tries again first.
     """
-    if ws.ledger.unfinished():  # perhaps of a living process, which holds the lock
+    if ws.ledger.find_unfinished():  # perhaps of a living process, which holds the lock
         try:
             _with_lock_and_retries(ws, lambda: None, tries=1)
         except Problem as problem:
@@ -268,7 +268,7 @@ def _with_lock_and_retries(
 def _with_lock(ws: Workspace, attempt: Callable[[], _Answer], path: NotePath | None) -> _Answer:
     if path is not None and not is_bounded(ws):  # a bound holds for all writers together
         with ws.store.lock(path):
-            unfinished = ws.ledger.unfinished()
+            unfinished = ws.ledger.find_unfinished()
             if all(_is_running(ws, change) for change in unfinished):
                 if any(path in (step.path, step.source) for change in unfinished for step in change.steps):
                     raise _still_running()  # it lost the lock and may go on all the same
@@ -294,7 +294,7 @@ def _still_running() -> Busy:
 
 
 def _finish_others(ws: Workspace) -> None:
-    for chain in group_chains(ws.ledger.unfinished()):
+    for chain in group_chains(ws.ledger.find_unfinished()):
         with ExitStack() as locks:
             for change in chain:
                 lock = ws.locks.try_lock(_lock_name(change))

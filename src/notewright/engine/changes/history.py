@@ -36,7 +36,7 @@ class FileDiff(NamedTuple):
     why: str = ""
 
 
-class Undone(NamedTuple):
+class UndoResult(NamedTuple):
     """An undo: which changes, by which plan; `done` is None for a dry run."""
 
     changes: tuple[Change, ...]  # newest first
@@ -118,7 +118,7 @@ def _lines(data: bytes | None) -> list[str] | None:
         return None
 
 
-def preview_undo(ws: Workspace, undone: Undone, *, max_lines: int = 400) -> tuple[FileDiff, ...]:
+def preview_undo(ws: Workspace, undone: UndoResult, *, max_lines: int = 400) -> tuple[FileDiff, ...]:
     """What a dry run would do to each file its caller may see, as it is now."""
     gone = {step.path for step in undone.plan.steps if isinstance(step, Drop)}
     moved = {step.source for step in undone.plan.steps if isinstance(step, Put) and step.source in gone}
@@ -146,7 +146,7 @@ def _current_lines(ws: Workspace, path: NotePath) -> list[str] | None:
     return _lines(b"" if stored is None else stored.data)
 
 
-def undo(ws: Workspace, change_id: str, *, dry_run: bool = False) -> Undone:
+def undo(ws: Workspace, change_id: str, *, dry_run: bool = False) -> UndoResult:
     """Take back one change. Conflict says what stands in the way."""
     shown = find_change(ws, change_id)
     if shown.undone_by:
@@ -161,10 +161,10 @@ def undo(ws: Workspace, change_id: str, *, dry_run: bool = False) -> Undone:
 
 def undo_since(
     ws: Workspace, since: float, *, client: str | None = None, user: str | None = None, dry_run: bool = False
-) -> Undone:
+) -> UndoResult:
     """Take back everything one client or user did since a time that still stands, in one change set."""
     asked = ChangeQuery(since=since, client=client, user=user)
-    ids = [change.id for change in _not_taken_back([*all_changes(ws.ledger, asked)]) if _visible_part(ws, change)]
+    ids = [change.id for change in _not_taken_back([*iterate_changes(ws.ledger, asked)]) if _visible_part(ws, change)]
     if not ids:
         raise NotFound("nothing was changed since then that could be taken back", what="change", nearest=[])
     return _take_back(ws, ids, f"undid {len(ids)} changes" if len(ids) > 1 else "undid one change", dry_run)
@@ -184,7 +184,7 @@ def _not_taken_back(changes: list[Change]) -> list[Change]:
     ]
 
 
-def _take_back(ws: Workspace, ids: list[str], summary: str, dry_run: bool) -> Undone:
+def _take_back(ws: Workspace, ids: list[str], summary: str, dry_run: bool) -> UndoResult:
     plans: list[tuple[Plan, UndoPlan]] = []
     changes = tuple(change for change in map(ws.ledger.change, ids) if change is not None)
     for change in changes:
@@ -209,7 +209,7 @@ def _take_back(ws: Workspace, ids: list[str], summary: str, dry_run: bool) -> Un
         for path, before, after in undo_plan.files_with_later_changes()
         if ws.access.sees(path)
     )
-    return Undone(changes, plan, done, kept)
+    return UndoResult(changes, plan, done, kept)
 
 
 def _refuse_forbidden_undo(access: Access, change: Change) -> None:
@@ -235,13 +235,13 @@ def _follow_name(ws: Workspace, asked: ChangeQuery) -> Iterator[Change]:
     """The changes asked for; those of one note under its former names too, each as far as it bore that name. A change
     of files that the caller may not see counts as none."""
     if asked.path is None:
-        yield from all_changes(ws.ledger, asked)
+        yield from iterate_changes(ws.ledger, asked)
         return
     name: str | None = asked.path
     renamed_by: str | None = None  # changes under a former name are those before this one
     while name is not None:
         former: NotePath | None = None
-        for change in all_changes(ws.ledger, ChangeQuery(path=name, since=asked.since)):
+        for change in iterate_changes(ws.ledger, ChangeQuery(path=name, since=asked.since)):
             if renamed_by is not None:
                 renamed_by = None if change.id == renamed_by else renamed_by
                 continue
@@ -260,7 +260,7 @@ def _follow_name(ws: Workspace, asked: ChangeQuery) -> Iterator[Change]:
         name = former
 
 
-def all_changes(ledger: Ledger, asked: ChangeQuery) -> Iterator[Change]:
+def iterate_changes(ledger: Ledger, asked: ChangeQuery) -> Iterator[Change]:
     """All of them, read a page at a time. Pages grow: a caller who may see little of it skips most."""
     offset, size = 0, PAGE_SIZE
     while page := ledger.find_changes(replace(asked, limit=size, offset=offset)):

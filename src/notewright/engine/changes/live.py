@@ -45,7 +45,7 @@ def connect_documents(ws: Workspace, documents: "LiveDocuments") -> None:
 
     def find_origin(path: NotePath, version: Version) -> tuple[str, Version | None] | None:
         """The last change of one of our processes, if it made this version, and of which one."""
-        for change in (*ws.ledger.unfinished(), *ws.ledger.find_changes(ChangeQuery(path=path, limit=1))):
+        for change in (*ws.ledger.find_unfinished(), *ws.ledger.find_changes(ChangeQuery(path=path, limit=1))):
             for step in change.steps:
                 if step.path == path and step.after == version:
                     return change.id, step.before

@@ -56,13 +56,13 @@ class Done:
 # ---- writes of older texts ----------------------------------------------------------------------------
 
 
-def replace_shown(ws: Workspace, old: Stored, data: bytes) -> Put:
+def plan_overwrite(ws: Workspace, old: Stored, data: bytes) -> Put:
     """Put `data`, whose writer names no version, where `old` is: as a change of the text they were last shown, where
     the store knows that text."""
     path = old.entry.path
     shown = recall(ws, old, None)
     if shown is not None:
-        return carry_over(ws, old, data, shown)
+        return plan_rebase(ws, old, data, shown)
     if (last := _last_shown(ws, path)) and last != old.version:
         raise Conflict(f"{path} changed since you read it", hint="read it again", path=path, current=old.version)
     return Put(path, data, old)
@@ -80,7 +80,7 @@ def _last_shown(ws: Workspace, path: NotePath) -> Version | None:
     return ws.shown.get(path) if ws.shown is not None else None
 
 
-def carry_over(ws: Workspace, old: Stored, data: bytes, shown: Stored) -> Put:
+def plan_rebase(ws: Workspace, old: Stored, data: bytes, shown: Stored) -> Put:
     """The change that made `data` of what was shown, made to what is there now, unless that is there already."""
     path = old.entry.path
     if data == old.data:

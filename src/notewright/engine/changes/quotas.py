@@ -131,6 +131,6 @@ def refuse_over_quota(ws: Workspace, steps: Iterable[Step], known: Mapping[str, 
             raise Quota(message, hint="delete something first", limit=most, unit=unit)
 
 
-def quota_share(ws: Workspace) -> float | None:
+def find_quota_share(ws: Workspace) -> float | None:
     """How full it is, from 0 to 1, by whichever quota is nearest; None where there is none."""
     return max((bound.used / bound.most for bound in _bounds(ws) if bound.most), default=None)

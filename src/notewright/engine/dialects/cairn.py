@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from notewright.engine.changes.commit import commit_latest, read_or_none
-from notewright.engine.changes.plan import Plan, Put, replace_shown
+from notewright.engine.changes.plan import Plan, Put, plan_overwrite
 from notewright.engine.indexing.ready import from_snapshot, wait
-from notewright.engine.read import created, decode, exists, listing, missing_note_error
+from notewright.engine.read import decode, exists, find_creation_times, listing, missing_note_error
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import TRIES, admit, change_text, create, new_path
 from notewright.errors import Exists, Invalid, NotFound, TooLarge
@@ -44,7 +44,7 @@ def note_summaries(
         found, total = listing(ws, asked)
     else:  # when a note was first made through us is known to the ledger, not to the index
         found, total = listing(ws, asked._replace(sort="name", limit=None, offset=0))
-        times = created(ws, found)
+        times = find_creation_times(ws, found)
         found.sort(key=lambda filed: -times[filed.path])
         found = found[asked.offset : None if asked.limit is None else asked.offset + asked.limit]
     paths = [filed.path for filed in found]
@@ -101,7 +101,7 @@ def write_stamped(
         admit(ws, path, len(data))
         written[:] = [StampedWrite(path, whole, old is None, _body_size(text) - _body_size(before or ""), None)]
         return Plan(
-            (Put(path, data, None) if old is None else replace_shown(ws, old, data),),
+            (Put(path, data, None) if old is None else plan_overwrite(ws, old, data),),
             f"{'overwrote' if old else 'created'} {path}",
         )
 

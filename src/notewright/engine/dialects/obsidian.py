@@ -76,10 +76,10 @@ def is_taken(ws: Workspace, name: str) -> bool:
     """Whether any note, in whatever folder, has exactly this name. One at the root may be newer than the index."""
     place = NotePath(f"{name}.md")
     at_root = ws.store.has_folders and ws.access.sees(place) and exists(ws, place)
-    return at_root or bool(all_with_name(ws, name))
+    return at_root or bool(find_all_by_name(ws, name))
 
 
-def all_with_name(ws: Workspace, name: str) -> list[NotePath]:
+def find_all_by_name(ws: Workspace, name: str) -> list[NotePath]:
     """Every note with exactly this name."""
     return sort_by_name(_indexed(ws, name) if is_fresh(ws) else _listed(ws, name))
 
@@ -96,7 +96,7 @@ def _with_name(ws: Workspace, name: str, paths: Iterable[NotePath]) -> list[Note
     return [path for path in paths if path.is_note and path.stem == name and ws.access.sees(path)]
 
 
-def all_named(ws: Workspace) -> list[NotePath]:
+def all_notes(ws: Workspace) -> list[NotePath]:
     """Every note, by name and then by path; from a listing of the store while the index is not ready."""
     return sort_by_name(filed.path for filed in listing(ws, Selection(visible=ws.access.visibility))[0])
 
@@ -128,20 +128,20 @@ def unresolved_links(ws: Workspace) -> list[tuple[NotePath, str]]:
 @from_snapshot
 def tags_of_properties(ws: Workspace) -> list[str]:
     """Every tag of every note's properties, as spelled, by code point. Tags in the text do not count."""
-    return sorted({tag for _, tags in _with_tags(ws, all_named(ws)) for tag in tags})
+    return sorted({tag for _, tags in _with_tags(ws, all_notes(ws)) for tag in tags})
 
 
 @from_snapshot
 def unknown_tags(ws: Workspace, tags: Sequence[str]) -> list[str]:
     """Those of these tags that no note's properties hold; none where no note has tags at all."""
     unknown = [tag for tag in tags if not any(tag in held for _, held in _holders(ws, tag))]
-    return unknown if unknown and any(held for _, held in _with_tags(ws, all_named(ws))) else []
+    return unknown if unknown and any(held for _, held in _with_tags(ws, all_notes(ws))) else []
 
 
 def with_tags(ws: Workspace, tags: Sequence[str], *, every: bool) -> list[NotePath]:
     """Notes whose properties hold any, or every one, of these tags or a tag below it; case counts."""
     if every and not tags:
-        return all_named(ws)
+        return all_notes(ws)
 
     def holders(tag: str) -> set[NotePath]:
         return {path for path, held in _holders(ws, tag) if any(f"{one}/".startswith(f"{tag}/") for one in held)}

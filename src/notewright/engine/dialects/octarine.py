@@ -11,10 +11,10 @@ from itertools import count
 from typing import Any, Literal, NamedTuple
 
 from notewright.engine.changes.commit import commit_latest, text_of
-from notewright.engine.changes.plan import Plan, Put, replace_shown
-from notewright.engine.find.grep import PATTERN_SECONDS, Find, FoundIn, find_places, find_text
+from notewright.engine.changes.plan import Plan, Put, plan_overwrite
+from notewright.engine.find.grep import PATTERN_SECONDS, Find, FoundIn, find_text, places
 from notewright.engine.indexing.ready import is_fresh
-from notewright.engine.read import created, indexed_file, remember_shown, require_visible, resolve_symlinks
+from notewright.engine.read import find_creation_times, indexed_file, remember_shown, require_visible, resolve_symlinks
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import TRASH, admit
 from notewright.errors import Conflict, Exists, Forbidden, Invalid, NotFound, TooLarge
@@ -160,7 +160,7 @@ def replace_with_copy(
         if old is not None:  # the first free name for this second
             names = map(partial(copy_name, path, ws.clock()), count())
             backup = next(name for name in names if _kind(ws, name, hidden=True) is None)
-        steps = [Put(path, data, None) if old is None else replace_shown(ws, old, data)]
+        steps = [Put(path, data, None) if old is None else plan_overwrite(ws, old, data)]
         outcome[:] = [ReplacedFile(old is None, len(steps[0].data or b""), version_of(steps[0].data or b""), backup)]
         if backup is not None and old is not None:
             steps.insert(0, Put(backup, old.data, None))
@@ -254,7 +254,7 @@ def rank_texts(
 def _with_created(ranked: Sequence[RankedNote]) -> list[RankedNote]:
     """The notes with the times they were made, asked once of each workspace."""
     workspaces = {id(note.ws): note.ws for note in ranked}.values()
-    times = {id(ws): created(ws, [note.found for note in ranked if note.ws is ws]) for ws in workspaces}
+    times = {id(ws): find_creation_times(ws, [note.found for note in ranked if note.ws is ws]) for ws in workspaces}
     return [note._replace(created=times[id(note.ws)][note.found.path]) for note in ranked]
 
 
@@ -285,7 +285,7 @@ def copy_name(path: NotePath, at: float, number: int = 0) -> NotePath:
     return NotePath(f"{folder}/{stem.encode()[:room].decode(errors='ignore')}{after}")
 
 
-def copied_from(path: NotePath) -> tuple[NotePath, float] | None:
+def parse_copy_name(path: NotePath) -> tuple[NotePath, float] | None:
     """The note that a copy in `.backups` is of, by its name, and its time; None where that cannot be told."""
     found = _COPY.fullmatch(path.name)
     beside, _, last = path.folder.rpartition("/")
@@ -312,7 +312,7 @@ def sees_dotted(ws: Workspace, path: NotePath) -> bool:
     try:
         if path.name == BACKUPS or path == TRASH:  # an empty one would tell that something hidden is there
             return any(sees_dotted(ws, entry.path) for entry in ws.store.children(path, hidden=True))
-        found = copied_from(path)
+        found = parse_copy_name(path)
         return _sees_trashed(ws, path) if path.folder == TRASH else found is not None and _sees_since(ws, *found)
     except (NotFound, Forbidden):
         return False

@@ -71,7 +71,7 @@ def unread(ws: Workspace, noticed: Sequence[NotePath] | None = None) -> list[Not
     return [path for path in noticed if ws.access.sees(path)]
 
 
-def say_unread(paths: Iterable[NotePath]) -> str:
+def describe_unread(paths: Iterable[NotePath]) -> str:
     """Which notes are not indexed yet, in words."""
     listed = list(paths)
     more = f" and {len(listed) - MAX_NAMED} more" if len(listed) > MAX_NAMED else ""
@@ -93,23 +93,23 @@ def wait_for_texts(ws: Workspace, seconds: float) -> None:
 
 
 def _wait_for_texts(ws: Workspace, deadline: float) -> None:
-    while not_indexed(ws):
+    while has_unindexed_notes(ws):
         if time.monotonic() >= deadline:
-            raise still_indexing(ws)
+            raise still_indexing_error(ws)
         time.sleep(POLL_SECONDS)
 
 
-def not_indexed(ws: Workspace) -> bool:
+def has_unindexed_notes(ws: Workspace) -> bool:
     """Whether the text of some note is not in the index yet, visible to the caller or not."""
     return bool(ws.index.with_problem(NOT_INDEXED_YET))
 
 
-def still_indexing(ws: Workspace) -> Indexing:
+def still_indexing_error(ws: Workspace) -> Indexing:
     """The error that names the notes which are not in the index yet."""
     left, notes = unread(ws), ws.index.total("notes")
     done = notes - len(left)
     return Indexing(
-        f"still indexing ({done} of {notes} notes); {say_unread(left)}",
+        f"still indexing ({done} of {notes} notes); {describe_unread(left)}",
         hint="try again in a moment",
         done=done,
         total=notes,

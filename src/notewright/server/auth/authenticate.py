@@ -84,7 +84,7 @@ class OwnTokens:
         if data_version != self._data_version:
             self._data_version, self._cache = data_version, {}
         token = self._cache.get(digest)
-        if token is None or not token.good(now) or now - (token.used or 0) > LAST_USE_SECONDS:
+        if token is None or not token.is_valid(now) or now - (token.used or 0) > LAST_USE_SECONDS:
             token = find_valid_token(self._registry, digest, now)
             if token is None:
                 return None

@@ -152,7 +152,7 @@ class Awareness:
             raise Invalid("too many clients on one connection", what="frame")
         return news
 
-    def remove_all_of(self, by: Member) -> list[ClientState]:
+    def remove_states_of(self, by: Member) -> list[ClientState]:
         """Returns what is news to the others."""
         gone = [ClientState(one.client, one.clock, None) for one, owner in self._states.values() if owner is by]
         for one in gone:
@@ -244,7 +244,7 @@ class Room:
     def leave(self, member: Member) -> None:
         if member in self._members:
             self._members.remove(member)
-            self._broadcast(*frames.encode_awareness_frames(self._awareness.remove_all_of(member)))
+            self._broadcast(*frames.encode_awareness_frames(self._awareness.remove_states_of(member)))
             if not self._members:
                 self._on_empty(self)
 

@@ -20,7 +20,7 @@ from notewright.notes.parse.tags import list_property_tags
 from notewright.notes.path import without_md
 from notewright.notes.times import format_utc, parse_time
 from notewright.notes.words import query_words
-from notewright.surfaces.base import Answer, Args, FailedCall, Style, say_not_indexed
+from notewright.surfaces.base import Answer, Args, FailedCall, Style, describe_not_indexed
 from notewright.surfaces.perform import well_formed
 
 CONTEXT_CHARS = 160  # of the line around a link
@@ -194,5 +194,5 @@ def describe_problem(problem: Problem, args: Args) -> tuple[str | None, str]:
             return None, f"Writing to '{path}' is not allowed. {problem.hint}"
         case "indexing", _:
             done = f"{details.get('done')} of {details.get('total')}"
-            return None, f"still indexing ({done}){say_not_indexed(problem)}, try again"
+            return None, f"still indexing ({done}){describe_not_indexed(problem)}, try again"
     return None, str(problem)

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 
 from notewright.engine.changes.combined import Edited
-from notewright.engine.changes.history import Undone, undo_since
+from notewright.engine.changes.history import UndoResult, undo_since
 from notewright.engine.changes.history import undo as undo_change
 from notewright.engine.changes.plan import Drop
-from notewright.engine.daily import append_daily, daily_note, parse_date, today
+from notewright.engine.daily import append_daily, find_daily_path, parse_date, today
 from notewright.engine.move import RenameReport, find_nearest_tags, find_tagged, rename_heading, rename_tag
 from notewright.engine.move import move as move_note
 from notewright.engine.read import exists, folder_path, read
@@ -280,10 +280,10 @@ def delete(call: Call, args: Args) -> str:
 def daily(call: Call, args: Args) -> str:
     """Read a day's note or append to it, under a heading if given; made from the user's template if missing."""
     places = Places(call)
-    ws = call.named(args["workspace"]) if "workspace" in args else call.workspace
+    ws = call.find_workspace(args["workspace"]) if "workspace" in args else call.workspace
     date = args.get("date", "today")
     day = today(ws) if date == "today" else parse_date(words.shorten(date, 100))
-    place = NamedPath(ws, daily_note(ws, day))
+    place = NamedPath(ws, find_daily_path(ws, day))
     is_there = ws.access.sees(place.path) and exists(ws, place.path)
     with places.prefixing_problems(ws):
         if "append" in args:
@@ -301,10 +301,10 @@ def undo(call: Call, args: Args) -> str:
         raise Invalid("give either change or since", hint="history shows the ids", what="change")
     places, dry_run = Places(call), args.get("dry_run", False)
 
-    def take_back(workspaces: Sequence[Workspace], dry_run: bool) -> list[tuple[Workspace, Undone]]:
+    def take_back(workspaces: Sequence[Workspace], dry_run: bool) -> list[tuple[Workspace, UndoResult]]:
         """Undo in every workspace where there is something to take back."""
 
-        def take_back_in(ws: Workspace) -> Undone:
+        def take_back_in(ws: Workspace) -> UndoResult:
             if "change" in args:
                 return undo_change(ws, args["change"], dry_run=dry_run)
             since = since_time(args["since"], ws.timezone)

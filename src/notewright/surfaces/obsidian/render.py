@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from notewright.errors import Problem, codes
 from notewright.notes.path import NotePath
-from notewright.surfaces.base import Answer, Args, FailedCall, Style, count_fitting, join_bounded, say_not_indexed
+from notewright.surfaces.base import Answer, Args, FailedCall, Style, count_fitting, describe_not_indexed, join_bounded
 
 MAX_QUOTED_CHARS = 1_000  # of an argument that an error repeats
 MAX_TAGS_CHARS = 24_000  # in the block
@@ -108,7 +108,7 @@ def _describe_missing(problem: Problem, args: Args) -> str:
 
 def _describe_indexing(problem: Problem, args: Args) -> str:
     done, total = problem.details.get("done", 0), problem.details.get("total") or "?"
-    return f"still indexing ({done} of {total}){say_not_indexed(problem)}, try again"
+    return f"still indexing ({done} of {total}){describe_not_indexed(problem)}, try again"
 
 
 _OWN_WORDING: Mapping[str, Wording] = {

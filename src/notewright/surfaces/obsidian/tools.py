@@ -5,9 +5,9 @@ import time
 from contextlib import suppress
 
 from notewright.engine.dialects.obsidian import (
-    all_named,
-    all_with_name,
+    all_notes,
     cache_while_open,
+    find_all_by_name,
     full_path,
     read_by_name,
     sort_by_name,
@@ -80,7 +80,7 @@ def add_context(call: Call, answer: Answer) -> Answer:
         text = build_context(call.workspace, 0)
     except Indexing:
         return answer
-    if not call.session.once(CONTEXT):
+    if not call.session.mark_once(CONTEXT):
         return answer
     first, *rest = answer.blocks
     return Answer((f"{first}\n\n---\n{text}\n---", *rest), answer.is_error, answer.meta)
@@ -115,7 +115,7 @@ def get_headings(call: Call, args: Args) -> str:
 def list_notes(call: Call, args: Args) -> str:
     """Names of all notes, page by page."""
     limit, offset = max(args.get("limit", 100), 0), max(args.get("offset", 0), 0)
-    names = [path.stem for path in all_named(call.workspace)]
+    names = [path.stem for path in all_notes(call.workspace)]
     return words.to_json(names=names[offset : offset + limit], total=len(names), limit=limit, offset=offset)
 
 
@@ -132,10 +132,10 @@ def search_notes(call: Call, args: Args) -> Answer:
     elif mode == "content":
         found = sort_by_name(find_notes_containing(ws, query))
     elif mode == "name":
-        found = all_with_name(ws, query)
+        found = find_all_by_name(ws, query)
     else:
         wanted = query.casefold()
-        found = [path for path in all_named(ws) if wanted in path.stem.casefold()]
+        found = [path for path in all_notes(ws) if wanted in path.stem.casefold()]
     return words.join_rows([{"name": path.stem, "path": full_path(ws, path)} for path in found], "query")
 
 

@@ -10,8 +10,9 @@ from typing import Any
 from notewright.accounts.limits import RateLimits, Window
 from notewright.config.octarine import Octarine
 from notewright.engine.dialects.octarine import RankedPage, fetch_copy, is_folder, rank_texts, replace_with_copy, walk
-from notewright.engine.find.grep import Find, find_places
-from notewright.engine.read import created, decode
+from notewright.engine.find.grep import Find
+from notewright.engine.find.grep import places as find_places
+from notewright.engine.read import decode, find_creation_times
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, NotFound
 from notewright.notes.glob import compile_glob
@@ -89,7 +90,7 @@ def read_note(call: Call, args: Args) -> str:
     return words.to_success(
         {
             "content": decode(stored.data)[0],
-            "metadata": words.format_metadata(stored.entry, created(ws, [stored.entry])[path]),
+            "metadata": words.format_metadata(stored.entry, find_creation_times(ws, [stored.entry])[path]),
             "encoding": "utf-8",
             "hash": hashlib.sha256(stored.data).hexdigest(),
         }
@@ -181,7 +182,7 @@ def list_notes(settings: Octarine, call: Call, args: Args) -> Answer:
         call.stop_if_cancelled()
         if matches is None or matches(entry.path[start:]):
             entries.append(entry)
-    times = created(ws, [entry for entry in entries if not is_folder(entry)])
+    times = find_creation_times(ws, [entry for entry in entries if not is_folder(entry)])
     _sort(entries, times, args.get("sort_by", "name"), args.get("sort_order", "asc"))
     folders = sum(map(is_folder, entries))
     size = sum(entry.size for entry in entries if not is_folder(entry))

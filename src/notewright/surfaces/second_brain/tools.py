@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from notewright.accounts.limits import RateLimits, Window
-from notewright.engine.changes.quotas import quota_share
+from notewright.engine.changes.quotas import find_quota_share
 from notewright.engine.dialects.octarine import size_of
 from notewright.engine.find.grep import Grep
 from notewright.engine.find.grep import grep as grep_notes
@@ -175,7 +175,7 @@ def _make_replacement(path: NotePath, old: str | None, new: str | None) -> Calla
 
 def _add_quota_warning(ws: Workspace, text: str) -> Answer:
     """The answer, with a warning if the workspace is nearly full."""
-    used = quota_share(ws)
+    used = find_quota_share(ws)
     if used is None or used < WARN_AT:
         return Answer.of(text)
     full = "nearly" if ws.access.hide else f"{used:.0%}"  # who may not see all of it is not told how much there is

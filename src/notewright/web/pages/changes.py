@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from notewright.engine.changes.history import FileDiff, Undone, diff_change, find_change, preview_undo
+from notewright.engine.changes.history import FileDiff, UndoResult, diff_change, find_change, preview_undo
 from notewright.engine.changes.history import undo as undo_change
 from notewright.engine.changes.history import undo_since as undo_changes_since
 from notewright.engine.workspace import Workspace
@@ -89,7 +89,7 @@ def undo_since_now(request: PageRequest) -> Response:
     return _redirect_after_undo(request, _undo_since(request.ws, since, fields))
 
 
-def _undo_since(ws: Workspace, since: float, fields: Mapping[str, str], *, dry_run: bool = False) -> Undone:
+def _undo_since(ws: Workspace, since: float, fields: Mapping[str, str], *, dry_run: bool = False) -> UndoResult:
     return undo_changes_since(ws, since, client=fields["client"], user=fields.get("user"), dry_run=dry_run)
 
 
@@ -102,7 +102,7 @@ def _parse_undo_since(request: PageRequest, said: Mapping[str, str]) -> tuple[di
 
 
 def _preview(
-    request: PageRequest, dry_run: Callable[[], Undone], *, back: str, what: str = "", one: Change | None = None,
+    request: PageRequest, dry_run: Callable[[], UndoResult], *, back: str, what: str = "", one: Change | None = None,
     fields: dict[str, str] | None = None,
 ) -> Response:  # fmt: skip
     """What would happen, with a button; or what stands in the way."""
@@ -132,7 +132,7 @@ def _visible_changes(ws: Workspace, changes: tuple[Change, ...]) -> list[Change]
     return found
 
 
-def _redirect_after_undo(request: PageRequest, undone: Undone) -> Response:
+def _redirect_after_undo(request: PageRequest, undone: UndoResult) -> Response:
     """To the change that took it back."""
     done = undone.done
     kept = f"&kept={len(undone.kept)}" if undone.kept else ""

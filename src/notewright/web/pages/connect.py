@@ -90,7 +90,7 @@ def _list_tokens(request: PageRequest) -> list[tuple[Token, str]]:
 
 
 def _token_state(token: Token, now: float) -> str:
-    return "good" if token.good(now) else "revoked" if token.revoked is not None else "expired"
+    return "good" if token.is_valid(now) else "revoked" if token.revoked is not None else "expired"
 
 
 # ---- tokens -------------------------------------------------------------------------------------------
