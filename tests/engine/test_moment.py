@@ -8,9 +8,9 @@ import pytest
 from tests.conftest import MakeWorkspace
 
 from notewright.engine.check import broken_links, check
-from notewright.engine.dialects.cairn import note_summaries
-from notewright.engine.dialects.lens import forward_links_across
-from notewright.engine.dialects.obsidian import tag_descriptions, unresolved_links
+from notewright.engine.dialects.cairn import list_note_summaries
+from notewright.engine.dialects.lens import find_forward_links
+from notewright.engine.dialects.obsidian import find_unresolved_links, list_tag_descriptions
 from notewright.engine.find.graph import find_links_to, find_neighbourhood
 from notewright.engine.find.links import links, outgoing
 from notewright.engine.move import move
@@ -46,7 +46,7 @@ def forward(ws: Workspace) -> list[str | None]:
 
 
 def across(ws: Workspace) -> list[str | None]:
-    return [*forward_links_across([ws], ws, NotePath("About.md"))]
+    return [*find_forward_links([ws], ws, NotePath("About.md"))]
 
 
 @pytest.mark.parametrize(("ask", "prefix"), [(forward, ""), (across, "Main/")])
@@ -73,9 +73,9 @@ ASK: dict[str, Callable[[Workspace], object]] = {
     "notes around": lambda ws: find_neighbourhood(ws, ABOUT, CAIRN, depth=2),
     "loose ends": lambda ws: broken_links(ws, ""),
     "what check says of links": lambda ws: [one for one in check(ws) if one.kind.endswith("_link")],
-    "names that nothing has": unresolved_links,
-    "notes with a tag": lambda ws: tag_descriptions(ws, "one"),
-    "cards": lambda ws: [(card.path, card.tags) for card in note_summaries(ws, Selection())[0]],
+    "names that nothing has": find_unresolved_links,
+    "notes with a tag": lambda ws: list_tag_descriptions(ws, "one"),
+    "cards": lambda ws: [(card.path, card.tags) for card in list_note_summaries(ws, Selection())[0]],
 }
 
 

@@ -36,8 +36,8 @@ def parse_date(raw: str) -> date:
     return parsed
 
 
-def settings(ws: Workspace) -> DailySettings:
-    """Obsidian's own daily-note settings where they are, else `daily/YYYY-MM-DD.md`."""
+def read_settings(ws: Workspace) -> DailySettings:
+    """Obsidian's own daily-note settings where the vault has them, else `daily/YYYY-MM-DD.md`."""
     try:
         return parse_daily_settings(ws.store.read(SETTINGS, hidden=True).data.decode(errors="replace")) or DEFAULT
     except Problem:
@@ -45,14 +45,14 @@ def settings(ws: Workspace) -> DailySettings:
 
 
 def find_daily_path(ws: Workspace, day: date) -> NotePath:
-    """The path of a day's note; folders are spelled as they are there."""
-    path = NotePath.parse(daily_path(settings(ws), datetime(day.year, day.month, day.day)))
+    """The path of a day's note, with existing folders in their own spelling."""
+    path = NotePath.parse(daily_path(read_settings(ws), datetime(day.year, day.month, day.day)))
     return path if path.is_hidden else existing_spelling(ws, path)
 
 
 def fill_daily_template(ws: Workspace, path: NotePath, day: date) -> str:
-    """What a new daily note begins with: the template, filled in for that day and the time it is now."""
-    template = settings(ws).template.strip().strip("/")
+    """The template filled in for a day and the current time, for a new daily note; "" without a template."""
+    template = read_settings(ws).template.strip().strip("/")
     if not template:
         return ""
     try:
@@ -66,13 +66,13 @@ def fill_daily_template(ws: Workspace, path: NotePath, day: date) -> str:
 
 
 def append_daily(ws: Workspace, day: date, text: str, section: str | None = None) -> Edited:
-    """Add to a day's note, made from the template if it is missing, under a heading that is made if missing."""
+    """Append to a day's note, under a heading if given; note (from the template) and heading are made if missing."""
     path = find_daily_path(ws, day)
     edit: Edit = AppendToSection(section, text, create=2) if section else Append(text)
     if exists(ws, path):
         return edit_note(ws, path, [edit], summary=f"appended to {path}")
-    begun = fill_daily_template(ws, path, day)
-    whole = apply(begun, edit, path)
+    initial = fill_daily_template(ws, path, day)
+    whole = apply(initial, edit, path)
     try:
         made = create(ws, path, whole.encode(), summary=f"created {path}")
     except Exists:

@@ -1,4 +1,4 @@
-"""Parts of a note: the span of a section, a block or some lines, for reading them."""
+"""Finds parts of a note for reading: the span of a section, a block or some lines."""
 
 import difflib
 import re
@@ -11,8 +11,8 @@ from notewright.notes.model import Note
 _LINES = re.compile(r"(\d{1,9})(?:\s*(-)\s*(\d{0,9}))?")
 
 
-def section_span(note: Note, wanted: str) -> tuple[int, int]:
-    """The section with its heading and sub-sections, or the block; NotFound names the nearest ones."""
+def find_section_span(note: Note, wanted: str) -> tuple[int, int]:
+    """The span of a section with its heading and sub-sections, or of a block; NotFound names the nearest ones."""
     if not wanted.startswith("^"):
         section = require_section(note, wanted)
         return section.start, section.end
@@ -28,14 +28,14 @@ def section_span(note: Note, wanted: str) -> tuple[int, int]:
     )
 
 
-def line_span(text: str, asked: str) -> tuple[int, int, str]:
-    """`"10-40"`, `"40-"` or `"7"`, clipped to the text, with the lines that came of it in words."""
-    match = _LINES.fullmatch(asked.strip())
+def parse_line_span(text: str, raw: str) -> tuple[int, int, str]:
+    """The span of `"10-40"`, `"40-"` or `"7"`, clipped to the text, and words for the lines it covers."""
+    match = _LINES.fullmatch(raw.strip())
     first = int(match[1]) if match else 0
     total = len(line_spans(text)) or 1
     last = first if match and not match[2] else int(match[3]) if match and match[3] else total
     if not match or first < 1 or (match[3] and last < first):
-        raise Invalid(f"{asked!r} does not name lines", hint='write "10-40" or "40-"', what="lines")
+        raise Invalid(f"{raw!r} does not name lines", hint='write "10-40" or "40-"', what="lines")
     if first > total:
         return len(text), len(text), f"past the end: there are {total} lines"
     last = min(last, total)
@@ -44,6 +44,6 @@ def line_span(text: str, asked: str) -> tuple[int, int, str]:
 
 
 def span_of_lines(text: str, first: int, last: int) -> tuple[int, int]:
-    """From the start of one line to the end of another, its ending included; both from 1."""
+    """From the start of line `first` to the end of line `last`, its line ending included; both count from 1."""
     lines = line_spans(text) or [(0, 0)]
     return lines[min(first, len(lines)) - 1][0], lines[min(last, len(lines)) - 1][1]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from notewright.engine.changes.combined import Edited
 from notewright.engine.changes.commit import commit, commit_latest, edit, text_of
-from notewright.engine.changes.plan import Drop, Plan, Put, is_same, plan_overwrite, plan_rebase
+from notewright.engine.changes.plan import Drop, Plan, Put, is_same_version, plan_overwrite, plan_rebase
 from notewright.engine.find.links import incoming
 from notewright.engine.indexing.ready import is_fresh
 from notewright.engine.read import exists, missing_note_error
@@ -163,7 +163,7 @@ def overwrite(ws: Workspace, path: NotePath, data: bytes, *, seen: Version, summ
         raise Conflict(
             f"{path} is not there any more", hint="leave out the version to create it again", path=path, current=None
         ) from None
-    if not is_same(seen, old.version):
+    if not is_same_version(seen, old.version):
         shown = ws.store.read_old_version(path, seen)
         if shown is None:
             hint, now = "read it again", old.version

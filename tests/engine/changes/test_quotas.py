@@ -22,7 +22,7 @@ from notewright.app.opening import close_workspace
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.engine.access import Access
 from notewright.engine.changes.history import list_changes, undo
-from notewright.engine.changes.quotas import find_quota_share, room
+from notewright.engine.changes.quotas import find_quota_share, find_remaining_quota
 from notewright.engine.daily import append_daily
 from notewright.engine.dialects.cairn import patch_or_create, write_stamped
 from notewright.engine.dialects.octarine import replace_with_copy
@@ -261,7 +261,7 @@ def user(*workspaces: str, **narrowed: Any) -> Principal:
 def test_the_workspaces_of_one_user_add_up_and_those_of_others_do_not(shared: Callable[..., Library]) -> None:
     library = shared({"A": {"1.md": "x"}, "B": {"1.md": "x"}, "C": SEVEN}, user_quota_files=3)
     ann, bob = user("a", "b").library(library), user("c").library(library)
-    assert room(ann.find_workspace("A")) == {"files": 1, "bytes": None}
+    assert find_remaining_quota(ann.find_workspace("A")) == {"files": 1, "bytes": None}
     create(ann.find_workspace("B"), NotePath("2.md"), b"x")
     for name in ("A", "B"):
         with pytest.raises(Quota, match="all your workspaces together would hold 4 files; the most is 3"):

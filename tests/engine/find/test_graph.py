@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from notewright.engine.dialects.cairn import note_summaries
+from notewright.engine.dialects.cairn import list_note_summaries
 from notewright.engine.find.graph import find_links_from, find_links_to, find_neighbourhood
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import delete
@@ -24,7 +24,7 @@ def test_a_note_that_links_to_another_is_among_those_that_link_to_it(
 ) -> None:
     shutil.copytree(shared / "vaults" / vault, tmp_path / "Vault")
     ws = workspace(name="Vault")
-    paths = [card.path for card in note_summaries(ws, Selection())[0]]
+    paths = [card.path for card in list_note_summaries(ws, Selection())[0]]
     out = {(path, link.path) for path in paths for link in find_links_from(ws, path, CAIRN) if link.status != "broken"}
     back = {(link.source, path) for path in paths for link in find_links_to(ws, path, CAIRN)}
     assert out == back and len(out) > 50
@@ -35,7 +35,7 @@ def test_every_link_that_leads_nowhere_is_found_under_the_path_it_is_known_by(
 ) -> None:
     shutil.copytree(shared / "vaults" / "kepano-obsidian", tmp_path / "Vault")
     ws = workspace(name="Vault")
-    paths = [card.path for card in note_summaries(ws, Selection())[0]]
+    paths = [card.path for card in list_note_summaries(ws, Selection())[0]]
     nowhere = [
         (path, link.path) for path in paths for link in find_links_from(ws, path, CAIRN) if link.status == "broken"
     ]

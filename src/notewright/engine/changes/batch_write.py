@@ -1,6 +1,6 @@
-"""Many files at once: as one change set, or as a few where it would hold too many files or bytes.
+"""Writes many files at once: in one change set, or in several where one would hold too many files or bytes.
 
-Between two change sets others can write; within one it is all or nothing. Each can be undone by itself.
+Other writers can get in between two change sets; each is all or nothing, and can be undone by itself.
 """
 
 from collections import defaultdict
@@ -15,16 +15,16 @@ from notewright.errors import Forbidden, NotFound, Problem
 from notewright.notes.path import NotePath
 from notewright.stores.base import parents, version_of
 
-MAX_FILES = 2_000  # of one change set, for nobody else can write while it lasts
-MAX_BYTES = 64 << 20  # new and old ones together, for they are in memory and in the history
+MAX_FILES = 2_000  # of one change set: it holds the lock, so nobody else can write meanwhile
+MAX_BYTES = 64 << 20  # old and new ones of a change set: they are held in memory and kept in the history
 MAX_FILE_BYTES = 256 << 20  # a larger file is not kept in a history
 _STAYS = "it is too large to be kept for an undo, so it stays"
-MAX_REFUSALS = 20  # of single files by the file system, before the rest of a change set is given up too
+MAX_REFUSALS = 20  # files that the file system may refuse before the whole change set is given up
 
 
 @dataclass(frozen=True, slots=True)
 class SkippedFile:
-    """A file that was left out: `reason` is one word for programs, `words` are for people."""
+    """A file that was left out: `reason` is one word for programs, `words` is a message for people."""
 
     path: str
     reason: str
@@ -32,29 +32,29 @@ class SkippedFile:
 
 
 class UnreadableFile(Exception):
-    """A file that turns out to be none: damaged, or no longer there."""
+    """A file that cannot be imported: damaged, gone, too large or not allowed."""
 
     def __init__(self, reason: str, words: str) -> None:
         super().__init__(words)
         self.reason, self.words = reason, words
 
-    def skipped(self, path: str) -> SkippedFile:
+    def to_skipped(self, path: str) -> SkippedFile:
         return SkippedFile(path, self.reason, self.words)
 
 
 @dataclass(frozen=True, slots=True)
 class IncomingFile:
-    """A file that is to be in the workspace as `fetch` brings it; without one it is to go."""
+    """A file to write with the bytes that `fetch` returns; without `fetch` it is to be deleted."""
 
     path: NotePath
     size: int
     fetch: Callable[[], bytes] | None  # may raise UnreadableFile
-    sha256: str | None = None  # spares fetching what is there already
+    sha256: str | None = None  # where known, a file that is there already is not fetched
 
 
 @dataclass(frozen=True)
 class BatchResult:
-    """What became of each file, or would. `changes` take it back; there are several where it was much."""
+    """What was done, or would be, to each file. `changes`: the ids of its change sets, each of which can be undone."""
 
     created: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
@@ -65,8 +65,8 @@ class BatchResult:
 
     def record(self) -> dict[str, Any]:
         """As JSON for programs."""
-        lists = {one.name: list(getattr(self, one.name)) for one in fields(BatchResult)}
-        return lists | {"skipped": [asdict(one) for one in self.skipped]}
+        lists = {field.name: list(getattr(self, field.name)) for field in fields(BatchResult)}
+        return lists | {"skipped": [asdict(file) for file in self.skipped]}
 
 
 def write_files(
@@ -78,12 +78,12 @@ def write_files(
     dry_run: bool = False,
     report: Callable[[int], None] = lambda done: None,
 ) -> BatchResult:
-    """Write and remove these files, as far as nothing is against it; what was skipped before is in the result too.
-    `summary` is told how many files a change set has, `report` how many were looked at. The caller has checked who may
-    do this."""
+    """Write and remove these files, except where something is in the way; SkippedFiles given are in the result too.
+    `summary` gets the number of files of a change set, `report` the number of files looked at so far. The caller has
+    checked that the client may do this."""
     writer = _BatchWriter(ws, summary, overwrite, dry_run)
     try:
-        for batch in writer.batches(files, report):
+        for batch in writer.make_batches(files, report):
             writer.commit(batch)
     except Problem as problem:
         if writer.changes:
@@ -91,13 +91,13 @@ def write_files(
             problem.hint = f"{part}. {problem.hint}" if problem.hint else part
         raise
     paths = {kind: tuple(sorted(paths)) for kind, paths in writer.paths.items()}
-    skipped = tuple(sorted(writer.skipped, key=lambda one: one.path))
+    skipped = tuple(sorted(writer.skipped, key=lambda file: file.path))
     return BatchResult(**paths, skipped=skipped, changes=tuple(writer.changes))
 
 
 @dataclass
 class _BatchWriter:
-    """One call of `write_files`, and what became of its files so far."""
+    """One call of `write_files`, with the outcome of its files so far."""
 
     ws: Workspace
     summary: Callable[[int], str]
@@ -107,59 +107,59 @@ class _BatchWriter:
     skipped: list[SkippedFile] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
 
-    def batches(
+    def make_batches(
         self, files: Iterable[IncomingFile | SkippedFile], report: Callable[[int], None]
     ) -> Iterator[dict[NotePath, bytes | None]]:
-        """What is to change, None being what is to go, in pieces that fit."""
+        """The new bytes of each file, None for one to delete, in batches that fit into a change set."""
         batch, total = dict[NotePath, bytes | None](), 0
-        for count, one in enumerate(files, 1):
+        for count, file in enumerate(files, 1):
             report(count)
             try:
-                fetched = self._fetch(one)
+                fetched = self._fetch(file)
             except UnreadableFile as refused:
-                self.skipped.append(refused.skipped(one.path))
+                self.skipped.append(refused.to_skipped(file.path))
                 continue
             if fetched is None:
-                self.paths["unchanged"].append(one.path)
+                self.paths["unchanged"].append(file.path)
                 continue
             data, size = fetched
             if batch and (total + size > MAX_BYTES or len(batch) >= MAX_FILES):
                 yield batch
                 batch, total = {}, 0
-            batch[NotePath(one.path)] = data
+            batch[NotePath(file.path)] = data
             total += size
         if batch:
             yield batch
 
-    def _fetch(self, one: IncomingFile | SkippedFile) -> tuple[bytes | None, int] | None:
-        """New bytes and how much they weigh with the old ones; None where they are there already."""
-        if isinstance(one, SkippedFile):
-            raise UnreadableFile(one.reason, one.words)
-        if one.size > MAX_FILE_BYTES:
-            why = f"it has {one.size:,} bytes, and more than {MAX_FILE_BYTES:,} are not kept for an undo"
-            raise UnreadableFile("too_large", why if one.fetch else _STAYS)
-        if one.fetch is None:
-            return None, one.size
+    def _fetch(self, file: IncomingFile | SkippedFile) -> tuple[bytes | None, int] | None:
+        """The new bytes, and the size of old and new ones together; None where the file has them already."""
+        if isinstance(file, SkippedFile):
+            raise UnreadableFile(file.reason, file.words)
+        if file.size > MAX_FILE_BYTES:
+            why = f"it has {file.size:,} bytes, and more than {MAX_FILE_BYTES:,} are not kept for an undo"
+            raise UnreadableFile("too_large", why if file.fetch else _STAYS)
+        if file.fetch is None:
+            return None, file.size
         try:
-            there = read_or_none(self.ws.store, one.path)
+            old = read_or_none(self.ws.store, file.path)
         except Forbidden as problem:
             raise UnreadableFile("not_allowed", problem.message) from None
-        if there is None:
-            _refuse_obstacle(self.ws, one.path)
-            data = one.fetch()
+        if old is None:
+            _refuse_obstacle(self.ws, file.path)
+            data = file.fetch()
             return data, len(data)
-        if version_of(there.data) == one.sha256 or (data := one.fetch()) == there.data:
+        if version_of(old.data) == file.sha256 or (data := file.fetch()) == old.data:
             return None
-        return data, len(data) + len(there.data)
+        return data, len(data) + len(old.data)
 
     def commit(self, batch: dict[NotePath, bytes | None]) -> None:
-        """One batch as one change set, without the files that the file system does not let be written."""
+        """Write one batch as one change set, skipping files that the file system refuses."""
         steps: dict[NotePath, tuple[str, Put | Drop | None]] = {}
         refused: list[SkippedFile] = []
 
-        def make() -> Plan:
+        def make_plan() -> Plan:
             steps.clear()
-            steps.update((path, self._step(path, data)) for path, data in batch.items())
+            steps.update((path, self._make_step(path, data)) for path, data in batch.items())
             todo = tuple(step for _, step in steps.values() if step is not None)
             emptied = {folder for step in todo if isinstance(step, Drop) for folder in parents(step.path)}
             deepest_first = sorted(emptied, key=lambda folder: (-folder.count("/"), folder))
@@ -168,8 +168,8 @@ class _BatchWriter:
         while True:
             try:
                 if self.dry_run:
-                    rehearse(self.ws, make())
-                elif change := commit_latest(self.ws, make).id:
+                    rehearse(self.ws, make_plan())
+                elif change := commit_latest(self.ws, make_plan).id:
                     self.changes.append(change)
                 break
             except Forbidden as problem:
@@ -185,27 +185,27 @@ class _BatchWriter:
                 self.paths[kind].append(path)
         self.skipped += refused
 
-    def _step(self, path: NotePath, data: bytes | None) -> tuple[str, Put | Drop | None]:
-        """What brings one file there from what is there now."""
-        there = read_or_none(self.ws.store, path)
+    def _make_step(self, path: NotePath, data: bytes | None) -> tuple[str, Put | Drop | None]:
+        """What happens to one file, and the step that does it; None where there is nothing to do."""
+        old = read_or_none(self.ws.store, path)
         if data is None:
-            return ("gone", None) if there is None else ("deleted", Drop(path, there))
-        if there is None:
+            return ("gone", None) if old is None else ("deleted", Drop(path, old))
+        if old is None:
             return "created", Put(path, data, None)
-        if there.data == data:
+        if old.data == data:
             return "unchanged", None
-        return ("replaced", Put(path, data, there)) if self.overwrite else ("exists", None)
+        return ("replaced", Put(path, data, old)) if self.overwrite else ("exists", None)
 
 
 def _refuse_obstacle(ws: Workspace, path: NotePath) -> None:
-    """A folder of its name, or a file where its folder should be, keeps a new file from being made."""
-    for here in (path, *map(NotePath, parents(path))):
+    """Refuse a new file where a folder has its name, or a file the name of its folder."""
+    for place in (path, *map(NotePath, parents(path))):
         try:
-            kind = ws.store.stat(here).kind
+            kind = ws.store.stat(place).kind
         except (NotFound, Forbidden):
             continue
-        if here == path:
-            raise UnreadableFile("exists", f"{here} is a {kind}")
+        if place == path:
+            raise UnreadableFile("exists", f"{place} is a {kind}")
         if kind in ("file", "placeholder"):
-            raise UnreadableFile("exists", f"{here} is a file")
+            raise UnreadableFile("exists", f"{place} is a file")
         return

@@ -26,7 +26,7 @@ from notewright.engine.changes.combined import (
     problem_for_change,
 )
 from notewright.engine.changes.machine import Effect, Machine, Outcome, SeenFiles, find_case_twins
-from notewright.engine.changes.plan import Done, Drop, Plan, Put, is_same, plan_rebase, recall
+from notewright.engine.changes.plan import Done, Drop, Plan, Put, find_base, is_same_version, plan_rebase
 from notewright.engine.changes.quotas import is_bounded, lock_user_quota, refuse_over_quota
 from notewright.engine.indexing.filing import PreparedFiling, prepare_filing, refile
 from notewright.engine.indexing.ready import has_unindexed_notes, still_indexing_error, wait_for_links
@@ -100,7 +100,7 @@ def _edit_once(asked: TextEdit) -> Edited:
     ws, path, seen = asked.ws, asked.path, asked.seen
     old = ws.store.read(path, hidden=path.is_hidden)
     before = text_of(path, old.data)
-    shown, text = recall(ws, old, seen), None
+    shown, text = find_base(ws, old, seen), None
     if shown is not None:
         try:
             text = asked.change(text_of(path, shown.data))
@@ -123,7 +123,7 @@ def _edit_once(asked: TextEdit) -> Edited:
 def _apply_edit(asked: TextEdit, before: str, version: Version) -> str:
     """The text after an edit, or Conflict where the edit was meant for another version of it."""
     seen, again = asked.seen, asked.again
-    if seen is not None and not is_same(seen, version) and not (again(before) if callable(again) else again):
+    if seen is not None and not is_same_version(seen, version) and not (again(before) if callable(again) else again):
         hint = "read it again"
         raise Conflict(f"{asked.path} changed since version {seen}", hint=hint, path=asked.path, current=version)
     return asked.change(before)

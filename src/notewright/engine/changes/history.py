@@ -1,7 +1,7 @@
-"""What was done through us, and taking it back.
+"""The history of changes made through us, and undo.
 
-An undo is a change set like any other: it is in the history, and undoing it does the change again. Where a note went
-on living, only the change's own places are taken out of it; what stands in the way is named and nothing happens.
+An undo is a change set like any other: it is in the history, and undoing it makes the change again. In a note that
+was changed since, only the change's own places are reverted; what is in the way is named, and nothing happens.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,7 +26,7 @@ MAX_KEPT_LINES = 20  # of the later changes in one note that an undo shows
 
 
 class FileDiff(NamedTuple):
-    """What a change did to one file. Without lines, `why` says why; `cut`: there were more."""
+    """What a change did to one file. `why` explains missing lines; `cut`: there were more."""
 
     path: str
     kind: Literal["created", "changed", "deleted", "moved"]
@@ -37,34 +37,34 @@ class FileDiff(NamedTuple):
 
 
 class UndoResult(NamedTuple):
-    """An undo: which changes, by which plan; `done` is None for a dry run."""
+    """An undo: the changes it takes back and its plan; `done` is None for a dry run."""
 
     changes: tuple[Change, ...]  # newest first
     plan: Plan
     done: Done | None
-    kept: tuple[FileDiff, ...] = ()  # later changes that stay, in files the caller may see
+    kept: tuple[FileDiff, ...] = ()  # later changes that are kept, in files the caller may see
 
     def record(self, ws: Workspace) -> dict[str, Any]:
-        """As JSON for programs: files the caller may see."""
+        """As JSON for programs, with the files the caller may see."""
         return {
             "undone": [change.id for change in self.changes],
             "dry_run": self.done is None,
             "files": sorted({step.path for step in self.plan.steps if ws.access.sees(step.path)}),
-            "kept": sorted(one.path for one in self.kept),
+            "kept": sorted(diff.path for diff in self.kept),
             "change": self.done.id if self.done else None,
         }
 
 
-def list_changes(ws: Workspace, asked: ChangeQuery) -> list[Change]:
-    """The changes asked for, newest first, without what the caller may not see. A note's past follows its moves."""
-    seen = (shown for change in _follow_name(ws, asked) if (shown := _visible_part(ws, change)) is not None)
-    return list(islice(seen, asked.offset, asked.offset + asked.limit))
+def list_changes(ws: Workspace, query: ChangeQuery) -> list[Change]:
+    """The changes a query selects and the caller may see, newest first. A note's history follows its moves."""
+    seen = (shown for change in _follow_name(ws, query) if (shown := _hide_files(ws, change)) is not None)
+    return list(islice(seen, query.offset, query.offset + query.limit))
 
 
 def find_change(ws: Workspace, change_id: str) -> Change:
     """One change as the caller may see it, or NotFound with the ids that are close."""
     found = ws.ledger.change(change_id)
-    shown = _visible_part(ws, found) if found is not None and found.state == "done" else None
+    shown = _hide_files(ws, found) if found is not None and found.state == "done" else None
     if shown is None:
         recent = [change.id for change in list_changes(ws, ChangeQuery(limit=PAGE_SIZE))]
         nearest = get_close_matches(change_id, recent, 3, 0.5) or recent[:3]
@@ -98,7 +98,7 @@ def _diff_step(ws: Workspace, step: Step, came_from: Step | None, most: int) -> 
     shown = FileDiff(step.path, kind, source)
     if before == step.after:
         return shown
-    old, new = (_lines(b"" if version is None else ws.ledger.blob(version)) for version in (before, step.after))
+    old, new = (_decode_lines(b"" if version is None else ws.ledger.blob(version)) for version in (before, step.after))
     return _compare(shown, old, new, most)
 
 
@@ -111,7 +111,7 @@ def _compare(shown: FileDiff, old: list[str] | None, new: list[str] | None, most
     return shown._replace(lines=tuple(lines[: max(most, 0)]), cut=len(lines) > most)
 
 
-def _lines(data: bytes | None) -> list[str] | None:
+def _decode_lines(data: bytes | None) -> list[str] | None:
     try:
         return None if data is None else data.decode().splitlines()
     except UnicodeDecodeError:
@@ -119,7 +119,7 @@ def _lines(data: bytes | None) -> list[str] | None:
 
 
 def preview_undo(ws: Workspace, undone: UndoResult, *, max_lines: int = 400) -> tuple[FileDiff, ...]:
-    """What a dry run would do to each file its caller may see, as it is now."""
+    """What a dry run of an undo would do to each file the caller may see, compared with the file as it is now."""
     gone = {step.path for step in undone.plan.steps if isinstance(step, Drop)}
     moved = {step.source for step in undone.plan.steps if isinstance(step, Put) and step.source in gone}
     differences, left = [], max_lines
@@ -133,7 +133,7 @@ def preview_undo(ws: Workspace, undone: UndoResult, *, max_lines: int = 400) -> 
 def _preview_step(ws: Workspace, step: Put | Drop, most: int) -> FileDiff:
     if isinstance(step, Drop):
         return _compare(FileDiff(step.path, "deleted"), _current_lines(ws, step.path), [], most)
-    new = _current_lines(ws, step.source or step.path) if step.data is None else _lines(step.data)
+    new = _current_lines(ws, step.source or step.path) if step.data is None else _decode_lines(step.data)
     if step.source is None or step.old is not None or not ws.access.sees(step.source):  # as out of the trash
         shown = FileDiff(step.path, "created" if step.old is None else "changed")
         return _compare(shown, _current_lines(ws, step.path), new, most)
@@ -143,7 +143,7 @@ def _preview_step(ws: Workspace, step: Put | Drop, most: int) -> FileDiff:
 
 def _current_lines(ws: Workspace, path: NotePath) -> list[str] | None:
     stored = read_or_none(ws.store, path)
-    return _lines(b"" if stored is None else stored.data)
+    return _decode_lines(b"" if stored is None else stored.data)
 
 
 def undo(ws: Workspace, change_id: str, *, dry_run: bool = False) -> UndoResult:
@@ -162,16 +162,16 @@ def undo(ws: Workspace, change_id: str, *, dry_run: bool = False) -> UndoResult:
 def undo_since(
     ws: Workspace, since: float, *, client: str | None = None, user: str | None = None, dry_run: bool = False
 ) -> UndoResult:
-    """Take back everything one client or user did since a time that still stands, in one change set."""
-    asked = ChangeQuery(since=since, client=client, user=user)
-    ids = [change.id for change in _not_taken_back([*iterate_changes(ws.ledger, asked)]) if _visible_part(ws, change)]
+    """Take back everything one client or user did since a time and that is not taken back yet, in one change set."""
+    query = ChangeQuery(since=since, client=client, user=user)
+    ids = [change.id for change in _select_standing([*iter_changes(ws.ledger, query)]) if _hide_files(ws, change)]
     if not ids:
         raise NotFound("nothing was changed since then that could be taken back", what="change", nearest=[])
     return _take_back(ws, ids, f"undid {len(ids)} changes" if len(ids) > 1 else "undid one change", dry_run)
 
 
-def _not_taken_back(changes: list[Change]) -> list[Change]:
-    """Those not taken back. An undo and all it took back cancel out when both are among them."""
+def _select_standing(changes: list[Change]) -> list[Change]:
+    """The changes not taken back. An undo and all it took back cancel out where both are in the list."""
     among = {change.id for change in changes}
     cancelled = set[str]()
     for change in changes:
@@ -190,22 +190,22 @@ def _take_back(ws: Workspace, ids: list[str], summary: str, dry_run: bool) -> Un
     for change in changes:
         _refuse_forbidden_undo(ws.access, change)
 
-    def make() -> Plan:
+    def make_plan() -> Plan:
         undo_plan = UndoPlan(ws, frozenset(ids))
         for change in changes:
             undo_plan.take_back(change)
-        plans.append((undo_plan.plan(summary, changes), undo_plan))
+        plans.append((undo_plan.make_plan(summary, changes), undo_plan))
         return plans[-1][0]
 
     if dry_run:
-        rehearse(ws, make())
+        rehearse(ws, make_plan())
         done = None
     else:
         ws.follower.refuse_if_lost()
-        done = commit_latest(ws, make)
+        done = commit_latest(ws, make_plan)
     plan, undo_plan = plans[-1]
     kept = tuple(
-        _compare(FileDiff(path, "changed"), _lines(before), _lines(after), MAX_KEPT_LINES)
+        _compare(FileDiff(path, "changed"), _decode_lines(before), _decode_lines(after), MAX_KEPT_LINES)
         for path, before, after in undo_plan.files_with_later_changes()
         if ws.access.sees(path)
     )
@@ -213,7 +213,7 @@ def _take_back(ws: Workspace, ids: list[str], summary: str, dry_run: bool) -> Un
 
 
 def _refuse_forbidden_undo(access: Access, change: Change) -> None:
-    """Refuse an undo that needs more rights. Rewritten links belong to their move or delete, wherever they are; every
+    """Refuse an undo that needs more rights. Links rewritten by a move or delete belong to it, in whatever file; every
     other file needs the right to write."""
     removes = any(step.after is None for step in change.steps)
     for step in sorted(change.steps, key=lambda step: not access.sees(step.path)):
@@ -227,30 +227,30 @@ def _refuse_forbidden_undo(access: Access, change: Change) -> None:
 
 
 def purge(ws: Workspace, path: str) -> int:
-    """Forget every kept byte of one note; how many versions that were. What is in the store stays."""
+    """Remove every kept version of one note from the history, and return how many. The store is not touched."""
     return ws.ledger.purge(path)
 
 
-def _follow_name(ws: Workspace, asked: ChangeQuery) -> Iterator[Change]:
-    """The changes asked for; those of one note under its former names too, each as far as it bore that name. A change
-    of files that the caller may not see counts as none."""
-    if asked.path is None:
-        yield from iterate_changes(ws.ledger, asked)
+def _follow_name(ws: Workspace, query: ChangeQuery) -> Iterator[Change]:
+    """The changes a query selects; of one note also those under its former names, as long as it had them. A change
+    only of files that the caller may not see is left out."""
+    if query.path is None:
+        yield from iter_changes(ws.ledger, query)
         return
-    name: str | None = asked.path
+    name: str | None = query.path
     renamed_by: str | None = None  # changes under a former name are those before this one
     while name is not None:
         former: NotePath | None = None
-        for change in iterate_changes(ws.ledger, ChangeQuery(path=name, since=asked.since)):
+        for change in iter_changes(ws.ledger, ChangeQuery(path=name, since=query.since)):
             if renamed_by is not None:
                 renamed_by = None if change.id == renamed_by else renamed_by
                 continue
             steps = [one for one in change.steps if f"{one.path}/".startswith(f"{name}/") and ws.access.sees(one.path)]
             if (
                 steps
-                and (asked.until is None or change.at < asked.until)
-                and asked.client in (None, change.actor.client)
-                and asked.user in (None, change.actor.user)
+                and (query.until is None or change.at < query.until)
+                and query.client in (None, change.actor.client)
+                and query.user in (None, change.actor.user)
             ):
                 yield change
             source = next((one.source for one in steps if one.path == name and one.before is None), None)
@@ -260,16 +260,16 @@ def _follow_name(ws: Workspace, asked: ChangeQuery) -> Iterator[Change]:
         name = former
 
 
-def iterate_changes(ledger: Ledger, asked: ChangeQuery) -> Iterator[Change]:
-    """All of them, read a page at a time. Pages grow: a caller who may see little of it skips most."""
+def iter_changes(ledger: Ledger, query: ChangeQuery) -> Iterator[Change]:
+    """All changes a query selects, read in pages. Pages grow: a caller who may see few of them skips most."""
     offset, size = 0, PAGE_SIZE
-    while page := ledger.find_changes(replace(asked, limit=size, offset=offset)):
+    while page := ledger.find_changes(replace(query, limit=size, offset=offset)):
         yield from page
         offset, size = offset + len(page), min(2 * size, MAX_PAGE_SIZE)
 
 
-def _visible_part(ws: Workspace, change: Change) -> Change | None:
-    """A change without the files the caller may not see; None where nothing is left."""
+def _hide_files(ws: Workspace, change: Change) -> Change | None:
+    """The change without the files the caller may not see; None where no file is left."""
     access = ws.access
     steps = tuple(
         replace(step, source=None) if step.source and not access.sees(step.source) else step
@@ -280,19 +280,19 @@ def _visible_part(ws: Workspace, change: Change) -> Change | None:
         return None
     undoes = tuple(name for name in change.undoes if _touches_visible_files(ws, name)) if access.hide else change.undoes
     summary = change.summary
-    if len(undoes) < len(change.undoes) or any(name in summary for name in _hidden_names(access, change.steps)):
+    if len(undoes) < len(change.undoes) or any(name in summary for name in _find_hidden_names(access, change.steps)):
         summary = f"changed {', '.join(step.path for step in steps[:3])}"
     return replace(change, steps=steps, summary=summary, undoes=undoes)
 
 
 def _touches_visible_files(ws: Workspace, change_id: str) -> bool:
-    """Whether a change that was taken back touched anything the caller may see, or is forgotten."""
+    """Whether a change that was taken back touched a file the caller may see, or is no longer in the history."""
     change = ws.ledger.change(change_id)
     return change is None or any(ws.access.sees(step.path) for step in change.steps)
 
 
-def _hidden_names(access: Access, steps: Iterable[Step]) -> Iterator[str]:
-    """Files of a change that the caller may not see, and the folders around them that it may not see either."""
+def _find_hidden_names(access: Access, steps: Iterable[Step]) -> Iterator[str]:
+    """The files of a change that the caller may not see, and their parent folders that it may not see either."""
     for name in (name for step in steps for name in (str(step.path), step.source)):
         while name and not access.sees(name):
             yield name

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from notewright.engine.changes.commit import commit
 from notewright.engine.changes.plan import Plan, Put
-from notewright.engine.dialects.lens import all_backlinks, forward_links_across
+from notewright.engine.dialects.lens import find_all_backlinks, find_forward_links
 from notewright.engine.move import move
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import create, delete
@@ -219,7 +219,7 @@ class FolderSync:
         with suppress(Problem):  # the index is not ready: the next change comes here again
             if changed is None or ids.keys() != self._linked:  # another name may be what a link means
                 self._linked = frozenset(ids)
-                found = all_backlinks(self._ws)
+                found = find_all_backlinks(self._ws)
                 links = {
                     ids[to]: {ids[one] for one in sources if one in ids} for to, sources in found.items() if to in ids
                 }
@@ -235,7 +235,7 @@ class FolderSync:
                 for target in [target for target, linking in sources.items() if own in linking]:
                     sources[target].discard(own)
                     touched.add(target)
-                for full in forward_links_across([self._ws], self._ws, path):
+                for full in find_forward_links([self._ws], self._ws, path):
                     if linked := ids.get(NotePath(full[prefix:])):
                         sources[linked].add(own)
                         touched.add(linked)

@@ -1,7 +1,7 @@
-"""Merging a change of ours with what another program made of the same file.
+"""Merges a change of ours with what another program made of the same file.
 
 `notes/edits/merge.py` merges two changes to one text. After a crash we often do not know whether the other's text holds
-our change already; merging it again would put it in twice. So we first look.
+our change already; merging again would insert it twice. So we check that first.
 """
 
 import re
@@ -16,21 +16,21 @@ _WORD = re.compile(rb"\w+|[^\w\s]")
 def merge_change(before: bytes, after: bytes, theirs: bytes) -> bytes | None:
     """`theirs` with our change from `before` to `after` in it once, or None where both touch the same place or one of
     them is not text."""
-    lines, words = _holds(before, after, theirs, _LINE), _holds(before, after, theirs, _WORD)
+    lines, words = _contains_change(before, after, theirs, _LINE), _contains_change(before, after, theirs, _WORD)
     if lines and words is not False:
         return theirs
-    put_in = merge_texts(before, after, theirs)
-    if lines is False and (put_in is not None or not words):
-        return put_in
+    applied = merge_texts(before, after, theirs)
+    if lines is False and (applied is not None or not words):
+        return applied
     if merge_texts(after, before, theirs) in (None, theirs):
-        return put_in
-    # It can be taken out, so it may well be there. If it can be put in too, the words decide.
-    return theirs if put_in is None or words else put_in
+        return applied
+    # It can be reverted, so it may well be there. If it can be applied too, the words decide.
+    return theirs if applied is None or words else applied
 
 
 def without_change(before: bytes, after: bytes, now: bytes) -> bytes | None:
-    """`now` with our change from `before` to `after` taken back: what is there without it, or None where that is not
-    certain. Nothing is guessed from words that are there often."""
+    """`now` with our change from `before` to `after` reverted, or None where that is not certain. Words that occur
+    often are no evidence."""
     try:
         old, new, text = before.decode(), after.decode(), now.decode()
     except UnicodeDecodeError:
@@ -40,37 +40,37 @@ def without_change(before: bytes, after: bytes, now: bytes) -> bytes | None:
 
 
 def has_change(before: bytes, after: bytes, theirs: bytes) -> bool | None:
-    """Is our change in `theirs`? None where neither lines nor words say."""
-    lines, words = _holds(before, after, theirs, _LINE), _holds(before, after, theirs, _WORD)
+    """Whether our change is in `theirs`; None where neither lines nor words decide it."""
+    lines, words = _contains_change(before, after, theirs, _LINE), _contains_change(before, after, theirs, _WORD)
     if lines is None or words is None:
         return words if lines is None else lines
     return lines if lines == words else None
 
 
-def _holds(before: bytes, after: bytes, theirs: bytes, pieces: "re.Pattern[bytes]") -> bool | None:
-    """Is our change in it, judging by the pieces that it adds and removes? None where that does not say."""
+def _contains_change(before: bytes, after: bytes, theirs: bytes, pieces: "re.Pattern[bytes]") -> bool | None:
+    """Whether `theirs` has our change, by the count of the pieces it adds and removes; None where that is not clear."""
     old, new, now = (Counter(pieces.findall(data)) for data in (before, after, theirs))
     changed = [piece for piece in old.keys() | new.keys() if old[piece] != new[piece]]
-    with_it = all(_beyond(now[piece], new[piece], old[piece]) for piece in changed)
-    without = all(_beyond(now[piece], old[piece], new[piece]) for piece in changed)
+    with_it = all(_has_reached(now[piece], new[piece], old[piece]) for piece in changed)
+    without = all(_has_reached(now[piece], old[piece], new[piece]) for piece in changed)
     return with_it if with_it != without else None
 
 
 def has_lost_place(before: bytes, after: bytes, theirs: bytes) -> bool:
-    """Are both the words that our change takes out and those it puts in gone? Then it has no place any more."""
+    """Whether both the words that our change removes and those it inserts are gone: it cannot be placed any more."""
     old, new, now = (Counter(_WORD.findall(data)) for data in (before, after, theirs))
-    taken_out, put_in = old - new, new - old
-    left = any(now[word] > new[word] for word in taken_out) or any(now[word] > old[word] for word in put_in)
-    return bool(taken_out and put_in) and not left
+    removed, inserted = old - new, new - old
+    left = any(now[word] > new[word] for word in removed) or any(now[word] > old[word] for word in inserted)
+    return bool(removed and inserted) and not left
 
 
-def _beyond(now: int, end: int, other: int) -> bool:
-    """As many as at one end of the change, or further away from the other."""
+def _has_reached(now: int, end: int, other: int) -> bool:
+    """Whether a count is that of one `end` of the change, or still further from the `other` end."""
     return now >= end if end > other else now <= end
 
 
 def merge_texts(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
-    """Both changes to `base` in one text, without looking whether one holds the other."""
+    """Both changes to `base` in one text, without checking whether one contains the other."""
     *_, last = base.splitlines(keepends=True) or [b""]
     if not theirs.endswith(b"\n") and last.endswith(b"\n") and not ours.endswith(last):
         # `theirs` lost the last line end and we changed the end too: two lines must not become one.

@@ -1,5 +1,5 @@
-"""What a change set is to do: files to put and to drop. And what a write is a change of: the text its writer was shown,
-which may be older than the one that is there."""
+"""What a change set is to do: files to put and to drop. And the base of a write: the text its writer was last shown,
+which may be older than the current one, so that the write has to be rebased."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ from notewright.stores.base import Stored, Version, version_of
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A file is to hold `data`. `old` is the file as it was read for the plan, None where nothing may be.
+    """Write `data` to a file. `old` is the file as it was read for the plan; None: there must not be one.
 
     `source` names the file it comes from, in a move; without `data` it gets the source's bytes unchanged. `wrote` is
-    the version of what its writer wrote, where `data` is that carried over to a newer text than they were shown.
+    the version of what its writer wrote, where `data` is that rebased onto a newer text than they were shown.
     """
 
     path: NotePath
@@ -27,7 +27,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """A file is to go."""
+    """Delete a file."""
 
     path: NotePath
     old: Stored
@@ -35,7 +35,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to happen, all of it or none."""
+    """The steps of a change set: all of them happen, or none."""
 
     steps: tuple[Put | Drop, ...]
     summary: str
@@ -45,52 +45,52 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A change set that happened. `id` is None where everything was as planned already."""
+    """A committed change set. `id` is None where the files were as planned already."""
 
     id: str | None
     versions: Mapping[NotePath, Version | None] = field(default_factory=dict)
-    merged: tuple[NotePath, ...] = ()  # somebody else saved these meanwhile: both texts are in them
-    kept: tuple[NotePath, ...] = ()  # somebody else's bytes were in the way of these and stayed
+    merged: tuple[NotePath, ...] = ()  # saved by another program meanwhile: they hold both texts
+    kept: tuple[NotePath, ...] = ()  # another program's bytes were in the way of these and stayed
 
 
 # ---- writes of older texts ----------------------------------------------------------------------------
 
 
 def plan_overwrite(ws: Workspace, old: Stored, data: bytes) -> Put:
-    """Put `data`, whose writer names no version, where `old` is: as a change of the text they were last shown, where
+    """Plan writing `data` over `old` where the writer names no version: rebased from the text they were last shown, if
     the store knows that text."""
     path = old.entry.path
-    shown = recall(ws, old, None)
+    shown = find_base(ws, old, None)
     if shown is not None:
         return plan_rebase(ws, old, data, shown)
-    if (last := _last_shown(ws, path)) and last != old.version:
+    if (last := _last_shown_version(ws, path)) and last != old.version:
         raise Conflict(f"{path} changed since you read it", hint="read it again", path=path, current=old.version)
     return Put(path, data, old)
 
 
-def recall(ws: Workspace, old: Stored, seen: Version | None) -> Stored | None:
-    """The older text that somebody writes a change of: of the version they name, else the one they were last shown;
-    None where that is `old`, or the store does not know it."""
+def find_base(ws: Workspace, old: Stored, seen: Version | None) -> Stored | None:
+    """The older text that a write is a change of: the version the writer names, else the one they were last shown. None
+    where that is `old`, or the store does not know it."""
     path = old.entry.path
-    base = seen if seen is not None else _last_shown(ws, path)
-    return ws.store.read_old_version(path, base) if base and not is_same(base, old.version) else None
+    base = seen if seen is not None else _last_shown_version(ws, path)
+    return ws.store.read_old_version(path, base) if base and not is_same_version(base, old.version) else None
 
 
-def _last_shown(ws: Workspace, path: NotePath) -> Version | None:
+def _last_shown_version(ws: Workspace, path: NotePath) -> Version | None:
     return ws.shown.get(path) if ws.shown is not None else None
 
 
 def plan_rebase(ws: Workspace, old: Stored, data: bytes, shown: Stored) -> Put:
-    """The change that made `data` of what was shown, made to what is there now, unless that is there already."""
+    """Plan the change from `shown` to `data`, rebased onto the current text `old`, unless that is `data` already."""
     path = old.entry.path
     if data == old.data:
         if ws.shown is not None:
             ws.shown[path] = old.version
         return Put(path, data, old)
-    both = ws.store.rebase(path, data, seen=shown.version, onto=old)
-    return Put(path, both, old, wrote=version_of(data))
+    merged = ws.store.rebase(path, data, seen=shown.version, onto=old)
+    return Put(path, merged, old, wrote=version_of(data))
 
 
-def is_same(given: Version, current: Version) -> bool:
-    """Agents name a version by its first digits."""
+def is_same_version(given: Version, current: Version) -> bool:
+    """Whether both are one version; agents may give only its first digits."""
     return given == current or (len(given) >= 6 and current.startswith(given.lower()))

@@ -1,9 +1,9 @@
-"""How much a workspace may hold, and how much all workspaces of one user. A change set is judged under the store's
-lock, when everything before it is counted: so writers at the same time, in several processes too, cannot pass the bound
-together. Where users have a bound, one more lock for each of their workspaces does the same for all of these.
+"""Quotas of one workspace, and of all workspaces of one user. A change set is checked under the store's lock, when
+everything before it is counted: so concurrent writers, in several processes too, cannot exceed a quota together. Where
+users have a quota, one more lock for each of their workspaces does the same for all of these.
 
-The index knows the totals, of every change set that is done and of what was found outside. Names beginning with a dot
-are outside the workspace and its quotas: what is deleted makes room, and copies take none.
+The index has the totals, of all committed change sets and of outside changes it found. Names beginning with a dot are
+outside the workspace and its quotas: deleting a note frees space, and backup copies take none.
 """
 
 import random
@@ -18,12 +18,12 @@ from notewright.engine.workspace import Workspace
 from notewright.errors import Busy, Quota, Unavailable
 from notewright.ledger.base import Step
 
-LOCK_SECONDS = 10.0  # that others of the same user's workspaces are waited for
+LOCK_SECONDS = 10.0  # to wait for writers in other workspaces of the same user
 PAUSE_SECONDS = 0.01  # at most, between two tries
 
 
-def usage(ws: Workspace) -> tuple[int, int]:
-    """(files, bytes) in all, hidden ones included. While the index does not know every file, all are listed."""
+def measure_usage(ws: Workspace) -> tuple[int, int]:
+    """(files, bytes) in all, hidden ones included: from the index, or from a listing while it is not complete."""
     if is_fresh(ws):
         return (ws.index.total("files"), ws.index.total("bytes"))
     sizes = [
@@ -38,19 +38,19 @@ class _Bound(NamedTuple):
     used: int
     most: int
     unit: str
-    what: str  # that is bounded, in words
-    may_tell: bool  # the caller may know how much is used: nothing of it is hidden
+    what: str  # what the quota is of, in words
+    may_tell: bool  # whether the caller may know how much is used: nothing is hidden from them
 
 
 def is_bounded(ws: Workspace) -> bool:
-    """Is there a quota?"""
+    """Whether there is a quota."""
     limits = ws.limits
     return limits.quota_files is not None or limits.quota_bytes is not None or ws.user_quota is not None
 
 
 def lock_user_quota(ws: Workspace) -> AbstractContextManager[object]:
-    """Keep others who have a bound from adding to the workspaces of this user. Taken under the store's lock; no store's
-    lock is waited for inside."""
+    """Lock out other writers with a quota from all workspaces of this user. Taken under the store's lock; no store's
+    lock is waited for while it is held."""
     return nullcontext() if ws.user_quota is None else _lock_workspaces(_counted_workspaces(ws))
 
 
@@ -68,37 +68,37 @@ def _lock_workspaces(workspaces: list[Workspace]) -> Iterator[None]:
 
 
 def _counted_workspaces(ws: Workspace) -> list[Workspace]:
-    """The workspaces that count for the user's quota: one that can only be read is somebody else's."""
-    return [] if ws.user_quota is None else [one for one in ws.user_quota.workspaces() if not one.access.read_only]
+    """The workspaces that count towards the user's quota; a read-only one belongs to another user."""
+    return [] if ws.user_quota is None else [each for each in ws.user_quota.workspaces() if not each.access.read_only]
 
 
-def _bounds(ws: Workspace) -> list[_Bound]:
-    """Everything that bounds this workspace now. One of the user's that cannot be reached counts as its index says: it
-    keeps nobody from writing elsewhere."""
+def _find_bounds(ws: Workspace) -> list[_Bound]:
+    """The quotas of this workspace and their use now. A workspace of the user that cannot be reached counts with the
+    totals of its index: it does not keep the user from writing elsewhere."""
     limits, quota, found = ws.limits, ws.user_quota, list[_Bound]()
-    used = {ws.store.identity: usage(ws)} if is_bounded(ws) else {}
+    used = {ws.store.identity: measure_usage(ws)} if is_bounded(ws) else {}
     for most, unit, place in ((limits.quota_files, "files", 0), (limits.quota_bytes, "bytes", 1)):
         if most is not None:
             found.append(_Bound(used[ws.store.identity][place], most, unit, "the workspace", not ws.access.hide))
     if quota is None:
         return found
     own, counted = _counted_workspaces(ws), list[tuple[int, int]]()
-    for one in own:
+    for each in own:
         try:
-            counted.append(used.get(one.store.identity) or usage(one))
+            counted.append(used.get(each.store.identity) or measure_usage(each))
         except Unavailable:
-            counted.append((one.index.total("files"), one.index.total("bytes")))
-    may_tell = not any(one.access.hide for one in own)
+            counted.append((each.index.total("files"), each.index.total("bytes")))
+    may_tell = not any(each.access.hide for each in own)
     for most, unit, place in ((quota.files, "files", 0), (quota.bytes, "bytes", 1)):
         if most is not None:
-            found.append(_Bound(sum(each[place] for each in counted), most, unit, "all your workspaces", may_tell))
+            found.append(_Bound(sum(usage[place] for usage in counted), most, unit, "all your workspaces", may_tell))
     return found
 
 
-def room(ws: Workspace) -> dict[str, int | None]:
-    """How much more the workspace may hold; None without end."""
+def find_remaining_quota(ws: Workspace) -> dict[str, int | None]:
+    """How many files and bytes the workspace may still grow by; None: no quota."""
     left: dict[str, int | None] = {"files": None, "bytes": None}
-    for bound in _bounds(ws):
+    for bound in _find_bounds(ws):
         so_far = left[bound.unit]
         more = bound.most - bound.used
         left[bound.unit] = more if so_far is None else min(so_far, more)
@@ -106,9 +106,9 @@ def room(ws: Workspace) -> dict[str, int | None]:
 
 
 def refuse_over_quota(ws: Workspace, steps: Iterable[Step], known: Mapping[str, bytes]) -> None:
-    """Quota if there would be more than there may be after these steps. `known` are their bytes, old and new.
+    """Raise Quota if these steps would exceed a quota. `known` has their bytes, old and new.
 
-    Under the store's lock. What does not grow is let through, however full it is.
+    Called under the store's lock. A change set that adds nothing is allowed, however full the workspace is.
     """
     if not is_bounded(ws):
         return
@@ -120,7 +120,7 @@ def refuse_over_quota(ws: Workspace, steps: Iterable[Step], known: Mapping[str, 
             growth["bytes"] += len(after or b"") - len(before or b"")
     if max(growth.values()) <= 0:
         return
-    for bound in _bounds(ws):
+    for bound in _find_bounds(ws):
         more = growth[bound.unit]
         if more > 0 and bound.used + more > bound.most:
             what, most, unit = bound.what, bound.most, bound.unit
@@ -132,5 +132,5 @@ def refuse_over_quota(ws: Workspace, steps: Iterable[Step], known: Mapping[str, 
 
 
 def find_quota_share(ws: Workspace) -> float | None:
-    """How full it is, from 0 to 1, by whichever quota is nearest; None where there is none."""
-    return max((bound.used / bound.most for bound in _bounds(ws) if bound.most), default=None)
+    """How full the fullest quota of the workspace is, from 0 to 1; None without a quota."""
+    return max((bound.used / bound.most for bound in _find_bounds(ws) if bound.most), default=None)

@@ -1,4 +1,4 @@
-"""From changes to the plan that takes them back, newest first, worked out on what the notes hold now."""
+"""Makes the plan that takes changes back, newest first, computed on what the notes hold now."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from notewright.notes.path import NotePath
 from notewright.stores.base import Stored, version_of
 
 MAX_OBSTACLES_NAMED = 10  # obstacles that a refusal names
-MAX_LATER_CHANGES = 1000  # changes of one note that are looked through for who is in the way
+MAX_LATER_CHANGES = 1000  # of one note, searched for the change that is in the way
 
 
 class Obstacle(NamedTuple):
@@ -31,7 +31,7 @@ class Obstacle(NamedTuple):
 
 @dataclass
 class UndoPlan:
-    """The notes as they would be with some changes taken back. Call `take_back` for each of them, then `plan`."""
+    """The notes as they would be with some changes taken back. Call `take_back` for each of them, then `make_plan`."""
 
     ws: Workspace
     ids: frozenset[str]
@@ -42,7 +42,7 @@ class UndoPlan:
     merged_into: dict[NotePath, bytes | None] = field(default_factory=dict)  # what was there, if that is still known
 
     def files_with_later_changes(self) -> Iterator[tuple[NotePath, bytes | None, bytes]]:
-        """Files in which later changes stay: as they were before, and as they will be."""
+        """Files in which later changes stay: their path, bytes before the changes, and bytes after the undo."""
         for path, before in self.merged_into.items():
             after = self.now.get(path)
             if after is not None and after != before:
@@ -59,8 +59,8 @@ class UndoPlan:
             if step.path not in settled:
                 self._restore(change, step)
 
-    def plan(self, summary: str, changes: Iterable[Change]) -> Plan:
-        """What brings the notes there, or Conflict with everything that stands in the way."""
+    def make_plan(self, summary: str, changes: Iterable[Change]) -> Plan:
+        """The plan of the undo, or Conflict with everything that stands in the way."""
         if self.obstacles:
             named = [str(each) for each in self.obstacles[:MAX_OBSTACLES_NAMED]]
             if len(self.obstacles) > len(named):
@@ -88,14 +88,14 @@ class UndoPlan:
         return Plan(tuple(steps), summary, emptied=tuple(made), undoes=ids)
 
     def _read(self, paths: Iterable[NotePath]) -> None:
-        """Read those not seen yet, all at once."""
+        """Read the files that were not read yet, in one request."""
         unread = [path for path in dict.fromkeys(paths) if path not in self.seen]
         for path, found in zip(unread, self.ws.store.read_many(unread, hidden=True), strict=True):
             if isinstance(found, Problem) and not isinstance(found, NotFound):
                 raise found
             self.seen[path] = found if isinstance(found, Stored) else None
 
-    def _current(self, path: NotePath) -> bytes | None:
+    def _current_bytes(self, path: NotePath) -> bytes | None:
         if path not in self.seen:
             self._read([path])
         if path not in self.now:
@@ -104,7 +104,7 @@ class UndoPlan:
         return self.now[path]
 
     def _find_bytes(self, version: str | None) -> bytes | None:
-        """Kept bytes, or those of a file that has them now."""
+        """The bytes of a version: from the history, or of a file that has them now."""
         if version is None:
             return None
         kept = self.ws.ledger.blob(version)
@@ -114,18 +114,18 @@ class UndoPlan:
         return next((data for data in found if version_of(data) == version), None)
 
     def _move_back(self, change: Change, new: Step, old: Step) -> None:
-        """Under its old name again, with what came into it since."""
-        here = self._current(new.path)
-        if self._current(old.path) is not None:
+        """Give a moved note its old name back, with what was written to it since."""
+        current = self._current_bytes(new.path)
+        if self._current_bytes(old.path) is not None:
             return self._add_obstacle(change, old.path, "is there again")
-        if here is None and not new.path.is_hidden:
+        if current is None and not new.path.is_hidden:
             return self._add_obstacle(change, new.path, "is not there any more")
-        if here is None:  # the trash was emptied
+        if current is None:  # the trash was emptied
             back = self._find_bytes(old.before)
         elif new.after == old.before:
-            back = here
+            back = current
         else:
-            back = self._without(new, old.before, here)
+            back = self._remove_change(new, old.before, current)
         if back is None:
             return self._add_obstacle(change, new.path, "was changed since")
         self._remember_merged(old.path, old.before, back)
@@ -134,24 +134,24 @@ class UndoPlan:
 
     def _restore(self, change: Change, step: Step) -> None:
         path = step.path
-        here = self._current(path)
-        if here is None and step.before is not None and step.after is not None:
-            path = self._moved_to(change, path)
-            here = self._current(path)
-        version = None if here is None else version_of(here)
+        current = self._current_bytes(path)
+        if current is None and step.before is not None and step.after is not None:
+            path = self._find_current_path(change, path)
+            current = self._current_bytes(path)
+        version = None if current is None else version_of(current)
         if version == step.after:
             back = self._find_bytes(step.before)
             if back is None and step.before is not None:
                 return self._add_obstacle(change, path, "was changed, and its earlier bytes are no longer kept")
             self.now[path] = back
         elif version == step.before:
-            if step.before is None and self._later_changes(change, path):
+            if step.before is None and self._find_later_changes(change, path):
                 self._add_obstacle(change, path, "was moved or deleted since")
-        elif here is None or step.before is None or step.after is None:
-            why = "is not there any more" if here is None else "was changed since"
+        elif current is None or step.before is None or step.after is None:
+            why = "is not there any more" if current is None else "was changed since"
             self._add_obstacle(change, path, why)
         else:
-            back = self._without(step, step.before, here)
+            back = self._remove_change(step, step.before, current)
             if back is None:
                 return self._add_obstacle(change, path, "was changed since at the same place")
             self._remember_merged(path, step.before, back)
@@ -161,19 +161,19 @@ class UndoPlan:
         if version_of(back) != before:
             self.merged_into[path] = self._find_bytes(before)
 
-    def _without(self, step: Step, before: str | None, here: bytes) -> bytes | None:
-        """A text without what a step made of it, or None where that cannot be told apart."""
+    def _remove_change(self, step: Step, before: str | None, current: bytes) -> bytes | None:
+        """The bytes without what a step changed, or None where later changes cannot be told apart from it."""
         old = self._find_bytes(before)
-        if version_of(here) == step.after:
+        if version_of(current) == step.after:
             return old
         made = self._find_bytes(step.after)
-        return None if old is None or made is None else without_change(old, made, here)
+        return None if old is None or made is None else without_change(old, made, current)
 
-    def _moved_to(self, change: Change, path: NotePath) -> NotePath:
-        """Where a later change of ours has put the note."""
+    def _find_current_path(self, change: Change, path: NotePath) -> NotePath:
+        """The path to which later changes of ours moved the note."""
         after = change
         while True:
-            for later in reversed(self._later_changes(after, path)):
+            for later in reversed(self._find_later_changes(after, path)):
                 target = next((step.path for step in later.steps if step.source == path and step.before is None), None)
                 if target is not None and any(step.path == path and step.after is None for step in later.steps):
                     path, after = target, later
@@ -181,8 +181,8 @@ class UndoPlan:
             else:
                 return path
 
-    def _later_changes(self, change: Change, path: NotePath) -> list[Change]:
-        """Changes of this path that came after, newest first, but for those being taken back."""
+    def _find_later_changes(self, change: Change, path: NotePath) -> list[Change]:
+        """Later changes of this path, newest first, without those being taken back."""
         found: list[Change] = []
         for later in self.ws.ledger.find_changes(ChangeQuery(path=path, limit=MAX_LATER_CHANGES)):
             if later.id == change.id:
@@ -192,7 +192,7 @@ class UndoPlan:
         return found
 
     def _add_obstacle(self, change: Change, path: NotePath, why: str) -> None:
-        standing = [later for later in self._later_changes(change, path) if later.undone_by is None]
+        standing = [later for later in self._find_later_changes(change, path) if later.undone_by is None]
         if not self.ws.access.sees(path):
             self.obstacles.append(Obstacle("a note you may not see", why))
         elif standing:

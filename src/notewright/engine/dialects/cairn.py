@@ -1,4 +1,4 @@
-"""What only Cairn's tools need: lists of notes with type and tags, and writing notes with times, tags and aliases."""
+"""What only Cairn's tools need: listing notes with type and tags, and writing notes with times, tags and aliases."""
 
 import re
 from collections.abc import Sequence
@@ -32,21 +32,21 @@ class NoteSummary(NamedTuple):
 
 
 @from_snapshot
-def note_summaries(
+def list_note_summaries(
     ws: Workspace, chosen: Selection, prefix: str = "", *, deep: bool = True
 ) -> tuple[list[NoteSummary], int]:
-    """The notes chosen, as this reader may see them, and how many there are in all.
+    """The notes selected that the caller may see, and their total number.
 
     `prefix` is a path without `.md`: the note of that name and those below it, or only one step below if not `deep`.
     """
-    asked = chosen._replace(folder=prefix, recursive=deep, folder_note=bool(prefix), visible=ws.access.visibility)
+    selection = chosen._replace(folder=prefix, recursive=deep, folder_note=bool(prefix), visible=ws.access.visibility)
     if chosen.sort != "created":
-        found, total = listing(ws, asked)
+        found, total = listing(ws, selection)
     else:  # when a note was first made through us is known to the ledger, not to the index
-        found, total = listing(ws, asked._replace(sort="name", limit=None, offset=0))
+        found, total = listing(ws, selection._replace(sort="name", limit=None, offset=0))
         times = find_creation_times(ws, found)
         found.sort(key=lambda filed: -times[filed.path])
-        found = found[asked.offset : None if asked.limit is None else asked.offset + asked.limit]
+        found = found[selection.offset :][: selection.limit]
     paths = [filed.path for filed in found]
     tags, types = ws.index.tags_of(paths), ws.index.property_of("type", paths)
     return [
@@ -56,7 +56,7 @@ def note_summaries(
 
 
 def indexed_text(ws: Workspace, path: NotePath) -> str:
-    """The text of a note as it was indexed, to show a piece of it; "" where there is none."""
+    """The text of a note in the index, for a snippet; "" where there is none."""
     ws.access.may_see(path)
     return ws.index.text(path) or ""
 
@@ -67,7 +67,7 @@ _BLANK_LINE = re.compile(r"[ \t]*\r?\n")
 
 
 class StampedWrite(NamedTuple):
-    """A note that was written. `added` is by how many bytes its body grew; after a replacement, the whole note."""
+    """A note that was written. `added`: bytes by which its body grew, after a replacement those of the whole note."""
 
     path: NotePath
     text: str
@@ -95,7 +95,7 @@ def write_stamped(
         before = decode(old.data)[0] if old else None
         _refuse_large(path, text, before)
         _refuse_taken_aliases(ws, path, before, text)
-        whole = set_times(path, text, before, _now(ws))
+        whole = set_times(path, text, before, _format_now(ws))
         whole = whole if whole == content else _separate_body(whole)
         data = whole.encode()
         admit(ws, path, len(data))
@@ -120,14 +120,14 @@ def patch_stamped(ws: Workspace, path: NotePath, edit: Edit) -> StampedWrite:
         _refuse_taken_aliases(ws, path, text, new)
         whole = isinstance(edit, Replace)
         added[:] = [len(new.encode()) - len(text.encode()) if whole else _body_size(new) - _body_size(text)]
-        return text if new == text else set_times(path, new, text, _now(ws))
+        return text if new == text else set_times(path, new, text, _format_now(ws))
 
     edited = change_text(ws, path, change)
     return StampedWrite(path, edited.after, False, added[0], edited.change_id)
 
 
-def patch_or_create(ws: Workspace, path: NotePath, begun: str, edit: Edit | None) -> StampedWrite:
-    """Edit a note, or create it from `begun` and the edit where it is missing: one change set at most."""
+def patch_or_create(ws: Workspace, path: NotePath, initial: str, edit: Edit | None) -> StampedWrite:
+    """Edit a note, or create it from `initial` and the edit where it is missing: one change set at most."""
     for _ in range(TRIES):
         try:
             if exists(ws, path):
@@ -135,9 +135,9 @@ def patch_or_create(ws: Workspace, path: NotePath, begun: str, edit: Edit | None
                     return patch_stamped(ws, path, edit)
                 ws.access.may_see(path)
                 return StampedWrite(path, decode(ws.store.read(path).data)[0], False, 0, None)
-            text = apply(begun, edit, path) if edit else begun
+            text = apply(initial, edit, path) if edit else initial
             _refuse_large(path, text, None)
-            whole = set_times(path, text, None, _now(ws))
+            whole = set_times(path, text, None, _format_now(ws))
             return StampedWrite(path, whole, True, _body_size(text), create(ws, path, whole.encode()).change_id)
         except Exists as problem:
             if problem.details.get("path") != path:
@@ -157,8 +157,8 @@ def add_tags_and_aliases(path: NotePath, content: str, tags: Sequence[str], alia
     if note.frontmatter.problem and not (tags or aliases):
         return content
     text = content
-    if INJECTED in note.frontmatter.properties:  # a note that was read here and is written back brings them along
-        with suppress(Invalid):  # written in a way that is not ours to change
+    if INJECTED in note.frontmatter.properties:  # present where an answer was written back as the note
+        with suppress(Invalid):  # in a form that we do not change
             text = apply(content, RemoveProperty(INJECTED), path)
 
     edits: list[Edit] = []
@@ -223,7 +223,7 @@ def _body_size(text: str) -> int:
     return len(body_of(text).encode())
 
 
-def _now(ws: Workspace) -> str:
+def _format_now(ws: Workspace) -> str:
     return datetime.fromtimestamp(ws.clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -241,7 +241,7 @@ def _refuse_large(path: NotePath, text: str, before: str | None) -> None:
 
 
 def _refuse_taken_aliases(ws: Workspace, path: NotePath, before: str | None, after: str) -> None:
-    """Refuse new aliases that another note has; `check` reports those that were there before."""
+    """Refuse new aliases that another note has; `check` reports conflicts of older ones."""
     had = {path_key(alias) for alias in parse(path, before).aliases} if before else set()
     for alias in parse(path, after).aliases:
         key = path_key(alias)

@@ -31,16 +31,16 @@ def full_name(ws: Workspace, path: str) -> NotePath:
     return NotePath(f"{ws.name}/{path}")
 
 
-def forward_links_across(workspaces: Sequence[Workspace], ws: Workspace, path: NotePath) -> list[NotePath]:
+def find_forward_links(workspaces: Sequence[Workspace], ws: Workspace, path: NotePath) -> list[NotePath]:
     """The notes that the wikilinks of a note lead to, each once, in code point order."""
     source = full_name(ws, path)
     with _snapshots(workspaces):
         rows = [row for row in ws.index.links_from([path]) if row.kind in WRITTEN_AS_NAMES and row.target.strip()]
         found = {_resolve(workspaces, row.target, source) for row in rows}
-    return sorted(one for one in found if one is not None)
+    return sorted(target for target in found if target is not None)
 
 
-def backlinks_across(workspaces: Sequence[Workspace], ws: Workspace, path: NotePath) -> list[NotePath]:
+def find_backlinks(workspaces: Sequence[Workspace], ws: Workspace, path: NotePath) -> list[NotePath]:
     """Notes of any workspace with a wikilink to this note, each once, in code point order."""
     wanted, keys = full_name(ws, path), tuple(name_keys(path))
     with _snapshots(workspaces):
@@ -54,7 +54,7 @@ def backlinks_across(workspaces: Sequence[Workspace], ws: Workspace, path: NoteP
     return sorted(found)
 
 
-def all_backlinks(ws: Workspace) -> dict[NotePath, set[NotePath]]:
+def find_all_backlinks(ws: Workspace) -> dict[NotePath, set[NotePath]]:
     """The backlinks of every note of one workspace: the notes with a wikilink to it."""
     found: dict[NotePath, set[NotePath]] = {}
     prefix = len(ws.name) + 1
@@ -62,9 +62,9 @@ def all_backlinks(ws: Workspace) -> dict[NotePath, set[NotePath]]:
         for rows in all_links(ws):
             for row in rows:
                 if row.kind in WRITTEN_AS_NAMES and row.target.strip():
-                    meant = _resolve([ws], row.target, full_name(ws, row.source))
-                    if meant is not None:
-                        found.setdefault(NotePath(meant[prefix:]), set()).add(row.source)
+                    target = _resolve([ws], row.target, full_name(ws, row.source))
+                    if target is not None:
+                        found.setdefault(NotePath(target[prefix:]), set()).add(row.source)
     return found
 
 

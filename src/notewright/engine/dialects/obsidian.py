@@ -34,7 +34,7 @@ def full_path(ws: Workspace, path: NotePath) -> str:
 
 
 def cache_while_open(ws: Workspace, make: Callable[[], str]) -> str:
-    """The first result of `make`, as long as the store is open; one for each set of hidden globs."""
+    """The result of `make`, cached for as long as the store is open, for each set of hidden globs."""
     with _cache_lock:
         known = _cached.setdefault(ws.store, {})
     if ws.access.hide not in known:
@@ -45,7 +45,7 @@ def cache_while_open(ws: Workspace, make: Callable[[], str]) -> str:
 # ---- names --------------------------------------------------------------------------------------------
 
 
-def note_by_name(ws: Workspace, name: str) -> NotePath:
+def find_by_name(ws: Workspace, name: str) -> NotePath:
     """The note with exactly this name (no folder, no `.md`); of several the one with the shortest path."""
     for path in _paths_with_name(ws, name):
         if probably_exists(ws, path):
@@ -54,7 +54,7 @@ def note_by_name(ws: Workspace, name: str) -> NotePath:
 
 
 def read_by_name(ws: Workspace, name: str) -> Reading:
-    """The same, read."""
+    """The note that `find_by_name` finds, read."""
     for path in _paths_with_name(ws, name):
         if (found := read_if_there(ws, path)) is not None:
             return found
@@ -62,18 +62,18 @@ def read_by_name(ws: Workspace, name: str) -> Reading:
 
 
 def _paths_with_name(ws: Workspace, name: str) -> Iterator[NotePath]:
-    """Paths where the note of this name may be, the shortest first."""
+    """Candidate paths of the note with this name, the shortest first."""
     place = NotePath(f"{name}.md")
     if "/" in name or path_problem(place):
         raise NotFound(f"there is no {name}", what="note", path=name)
     if ws.access.sees(place) and (ws.store.has_folders or indexed_file(ws, place) is not None):
         yield place
-    for find in (_indexed, _listed):  # a note made outside a moment ago is not in the index yet
+    for find in (_find_indexed, _find_listed):  # a note made outside a moment ago is not in the index yet
         yield from sorted(find(ws, name), key=lambda path: (len(path), path))
 
 
 def is_taken(ws: Workspace, name: str) -> bool:
-    """Whether any note, in whatever folder, has exactly this name. One at the root may be newer than the index."""
+    """Whether a note in any folder has exactly this name, also one at the root that is newer than the index."""
     place = NotePath(f"{name}.md")
     at_root = ws.store.has_folders and ws.access.sees(place) and exists(ws, place)
     return at_root or bool(find_all_by_name(ws, name))
@@ -81,22 +81,22 @@ def is_taken(ws: Workspace, name: str) -> bool:
 
 def find_all_by_name(ws: Workspace, name: str) -> list[NotePath]:
     """Every note with exactly this name."""
-    return sort_by_name(_indexed(ws, name) if is_fresh(ws) else _listed(ws, name))
+    return sort_by_name(_find_indexed(ws, name) if is_fresh(ws) else _find_listed(ws, name))
 
 
-def _indexed(ws: Workspace, name: str) -> list[NotePath]:
-    return _with_name(ws, name, ws.index.by_name(path_key(name)) if is_fresh(ws) else ())
+def _find_indexed(ws: Workspace, name: str) -> list[NotePath]:
+    return _select_by_name(ws, name, ws.index.by_name(path_key(name)) if is_fresh(ws) else ())
 
 
-def _listed(ws: Workspace, name: str) -> list[NotePath]:
-    return _with_name(ws, name, before_index.find_by_name(ws, path_key(name)))
+def _find_listed(ws: Workspace, name: str) -> list[NotePath]:
+    return _select_by_name(ws, name, before_index.find_by_name(ws, path_key(name)))
 
 
-def _with_name(ws: Workspace, name: str, paths: Iterable[NotePath]) -> list[NotePath]:
+def _select_by_name(ws: Workspace, name: str, paths: Iterable[NotePath]) -> list[NotePath]:
     return [path for path in paths if path.is_note and path.stem == name and ws.access.sees(path)]
 
 
-def all_notes(ws: Workspace) -> list[NotePath]:
+def list_all_notes(ws: Workspace) -> list[NotePath]:
     """Every note, by name and then by path; from a listing of the store while the index is not ready."""
     return sort_by_name(filed.path for filed in listing(ws, Selection(visible=ws.access.visibility))[0])
 
@@ -109,8 +109,8 @@ def sort_by_name(paths: Iterable[NotePath]) -> list[NotePath]:
 
 
 @from_snapshot
-def unresolved_links(ws: Workspace) -> list[tuple[NotePath, str]]:
-    """Wikilinks to a name that no file has: the note and the target, each once, in order."""
+def find_unresolved_links(ws: Workspace) -> list[tuple[NotePath, str]]:
+    """Wikilinks to a name that no file has, as note and target, each once, in order."""
     files, _ = ws.index.select(Selection(notes_only=False, visible=ws.access.visibility))
     stems = {"", *(filed.path.stem for filed in files)}
     unresolved = (
@@ -126,45 +126,45 @@ def unresolved_links(ws: Workspace) -> list[tuple[NotePath, str]]:
 
 
 @from_snapshot
-def tags_of_properties(ws: Workspace) -> list[str]:
+def list_known_tags(ws: Workspace) -> list[str]:
     """Every tag of every note's properties, as spelled, by code point. Tags in the text do not count."""
-    return sorted({tag for _, tags in _with_tags(ws, all_notes(ws)) for tag in tags})
+    return sorted({tag for _, tags in _read_tags(ws, list_all_notes(ws)) for tag in tags})
 
 
 @from_snapshot
-def unknown_tags(ws: Workspace, tags: Sequence[str]) -> list[str]:
-    """Those of these tags that no note's properties hold; none where no note has tags at all."""
-    unknown = [tag for tag in tags if not any(tag in held for _, held in _holders(ws, tag))]
-    return unknown if unknown and any(held for _, held in _with_tags(ws, all_notes(ws))) else []
+def find_unknown_tags(ws: Workspace, tags: Sequence[str]) -> list[str]:
+    """Those of these tags that no note has in its properties; none where no note has any tags."""
+    unknown = [tag for tag in tags if not any(tag in held for _, held in _find_holders(ws, tag))]
+    return unknown if unknown and any(held for _, held in _read_tags(ws, list_all_notes(ws))) else []
 
 
-def with_tags(ws: Workspace, tags: Sequence[str], *, every: bool) -> list[NotePath]:
+def find_with_tags(ws: Workspace, tags: Sequence[str], *, every: bool) -> list[NotePath]:
     """Notes whose properties hold any, or every one, of these tags or a tag below it; case counts."""
     if every and not tags:
-        return all_notes(ws)
+        return list_all_notes(ws)
 
     def holders(tag: str) -> set[NotePath]:
-        return {path for path, held in _holders(ws, tag) if any(f"{one}/".startswith(f"{tag}/") for one in held)}
+        return {path for path, held in _find_holders(ws, tag) if any(f"{one}/".startswith(f"{tag}/") for one in held)}
 
     found = snapshot(ws, lambda: [holders(tag) for tag in tags])
     return sort_by_name(set.intersection(*found) if every else set().union(*found))
 
 
-def _holders(ws: Workspace, tag: str) -> Iterator[tuple[NotePath, list[str]]]:
-    """Notes that may have this tag or one below it, with the tags of their properties."""
+def _find_holders(ws: Workspace, tag: str) -> Iterator[tuple[NotePath, list[str]]]:
+    """Notes with tags in their properties and this tag, or one below it, anywhere; and the tags of their properties."""
     tagged, _ = ws.index.select(Selection(tag_tree=tag, visible=ws.access.visibility))
-    return _with_tags(ws, [filed.path for filed in tagged])
+    return _read_tags(ws, [filed.path for filed in tagged])
 
 
-def _with_tags(ws: Workspace, paths: Sequence[NotePath]) -> Iterator[tuple[NotePath, list[str]]]:
-    """Those of the notes that have tags in their properties, and the tags."""
+def _read_tags(ws: Workspace, paths: Sequence[NotePath]) -> Iterator[tuple[NotePath, list[str]]]:
+    """The notes that have tags in their properties, and these tags."""
     held = ws.index.property_of("tags", paths)
     return ((path, list_property_tags({"tags": held[path]})) for path in paths if path in held)
 
 
 @from_snapshot
-def tag_descriptions(ws: Workspace, tag: str) -> list[tuple[NotePath, Any]]:
+def list_tag_descriptions(ws: Workspace, tag: str) -> list[tuple[NotePath, Any]]:
     """Notes whose properties hold exactly this tag, by name, each with its property `description` or None."""
-    paths = sort_by_name(path for path, held in _holders(ws, tag) if tag in held)
+    paths = sort_by_name(path for path, held in _find_holders(ws, tag) if tag in held)
     descriptions = ws.index.property_of("description", paths)
     return [(path, descriptions.get(path)) for path in paths]

@@ -12,7 +12,7 @@ from itertools import islice, takewhile
 from typing import Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
-from notewright.engine.changes.history import iterate_changes
+from notewright.engine.changes.history import iter_changes
 from notewright.engine.find.links import (
     WRITTEN_AS_NAMES,
     ResolvedLink,
@@ -198,7 +198,7 @@ def _read_deleted_notes(ledger: Ledger) -> _DeletedNotes:
     with _deleted_lock:
         known, data_version = _deleted.get(ledger) or _DeletedNotes(), ledger.data_version()
         if data_version != known.data_version:
-            newer = takewhile(lambda change: change.id != known.newest, iterate_changes(ledger, ChangeQuery()))
+            newer = takewhile(lambda change: change.id != known.newest, iter_changes(ledger, ChangeQuery()))
             known = _memory[ledger] = _with_changes(ledger, known, data_version, list(islice(newer, MAX_CHANGES)))
         return known
 

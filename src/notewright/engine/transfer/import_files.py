@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from notewright.engine.changes.batch_write import BatchResult, IncomingFile, SkippedFile, UnreadableFile, write_files
-from notewright.engine.changes.quotas import room
+from notewright.engine.changes.quotas import find_remaining_quota
 from notewright.engine.transfer.backup import Report
 from notewright.engine.transfer.manifest import refuse_overlap
 from notewright.engine.workspace import Workspace
@@ -114,7 +114,7 @@ class _Admission:
         self.kinds: dict[str, dict[str, str]] = {}  # by path key, then by spelling: "file" or "folder"
         for path in self.there:
             self._add_name(path)
-        self.room = room(ws)
+        self.room = find_remaining_quota(ws)
 
     def admit_or_skip(self, file: SourceFile) -> SourceFile:
         """The file under its name in the workspace, or why it is skipped."""

@@ -7,7 +7,7 @@ from notewright.engine.daily import parse_date, today
 from notewright.engine.dialects.cairn import (
     body_of,
     indexed_text,
-    note_summaries,
+    list_note_summaries,
     patch_or_create,
     patch_stamped,
     write_stamped,
@@ -166,7 +166,7 @@ def search(call: Call, args: Args) -> str:
         limit=limit,
         offset=offset,
     )
-    found, total = note_summaries(ws, chosen, prefix)
+    found, total = list_note_summaries(ws, chosen, prefix)
     rows = [
         {
             "path": without_md(card.path),
@@ -202,7 +202,7 @@ def list_notes(call: Call, args: Args) -> str:
     """List notes at or below a path: title, type and date of each. No bodies."""
     ws, prefix, (offset, limit) = call.workspace, _parse_name(args.get("path_prefix", "")), words.parse_page(args)
     chosen = Selection(sort=SORTS[args.get("sort", "modified")], limit=limit, offset=offset)
-    found, total = note_summaries(ws, chosen, prefix, deep=args.get("recursive", not prefix))
+    found, total = list_note_summaries(ws, chosen, prefix, deep=args.get("recursive", not prefix))
     rows = [
         {
             "path": without_md(card.path),

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from notewright.engine.dialects.lens import backlinks_across, forward_links_across, full_name
+from notewright.engine.dialects.lens import find_backlinks, find_forward_links, full_name
 from notewright.engine.read import listing, probably_exists
 from notewright.engine.read import read as read_note
 from notewright.engine.workspace import Workspace
@@ -101,8 +101,8 @@ def glob(call: Call, args: Args) -> Answer:
 def get_links(call: Call, args: Args) -> str:
     """Documents that link to this one, and those it links to."""
     ws, path = _locate_document(call, args["file_path"])
-    back = backlinks_across(call.workspaces, ws, path)
-    forward = forward_links_across(call.workspaces, ws, path)
+    back = find_backlinks(call.workspaces, ws, path)
+    forward = find_forward_links(call.workspaces, ws, path)
     lines = ["Backlinks (documents linking to this):", *([f"- {path}" for path in back] or ["- (none)"]), ""]
     lines += ["Forward links (documents this links to):", *([f"- {path}" for path in forward] or ["- (none)"])]
     return "\n".join(lines)

@@ -8,7 +8,7 @@ from notewright.engine.changes.history import diff_change, find_change, list_cha
 from notewright.engine.find.links import links
 from notewright.engine.read import Reading, fetch, find_former_path, read_version_text, stat_file
 from notewright.engine.read import read as read_note
-from notewright.engine.spans import line_span, section_span
+from notewright.engine.spans import find_section_span, parse_line_span
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, NotFound
 from notewright.ledger.base import ChangeQuery
@@ -60,10 +60,10 @@ def _requested_span(reading: Reading, args: Args) -> tuple[int, int, str]:
     if "section" in args and "lines" in args:
         raise Invalid("section and lines cannot both be given", hint="leave one out", what="section")
     if "lines" in args:
-        return line_span(reading.text, args["lines"])
+        return parse_line_span(reading.text, args["lines"])
     if "section" not in args:
         return 0, len(reading.text), ""
-    start, end = section_span(reading.note, args["section"])
+    start, end = find_section_span(reading.note, args["section"])
     first = line_count(reading.text, start) + 1
     last = line_count(reading.text, start + len(reading.text[start:end].rstrip()))
     return start, end, f"lines {first}-{max(first, last)}"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from notewright.engine.changes.combined import Edited
-from notewright.engine.dialects.obsidian import full_path, is_taken, note_by_name, tags_of_properties, unknown_tags
+from notewright.engine.dialects.obsidian import find_by_name, find_unknown_tags, full_path, is_taken, list_known_tags
 from notewright.engine.move import delete_marked, move
 from notewright.engine.read import read
 from notewright.engine.workspace import Workspace
@@ -84,7 +84,7 @@ def _new_path(ws: Workspace, folder: str, name: str) -> NotePath:
 def rename_note(call: Call, args: Args) -> str:
     """Rename a note and rewrite every link to it."""
     ws, old, new = call.workspace, args["old_name"], args["new_name"]
-    path = note_by_name(ws, old)
+    path = find_by_name(ws, old)
     place = _new_path(ws, path.folder, new)
     moved = move(ws, path, place, dry_run=args.get("dry_run", False), policy=LINK_POLICY, portable=False)
     return to_json(old_name=old, new_name=new, files_updated=_sorted_names(path for path, _ in moved.files))
@@ -93,7 +93,7 @@ def rename_note(call: Call, args: Args) -> str:
 def delete_note(call: Call, args: Args) -> str:
     """Move a note to .trash and mark every [[link]] to it as (deleted)."""
     ws, name = call.workspace, args["name"]
-    path = note_by_name(ws, name)
+    path = find_by_name(ws, name)
     dry_run = args.get("dry_run", False)
     gone = delete_marked(ws, path, lambda target: f"{target} (deleted)", policy=LINK_POLICY, dry_run=dry_run)
     trash = full_path(ws, gone.trash) if gone.trash else None
@@ -109,7 +109,7 @@ def _sorted_names(paths: Iterable[NotePath]) -> list[str]:
 
 def _edit_note(call: Call, args: Args, *edits: Edit) -> Edited:
     ws = call.workspace
-    return edit_note(ws, note_by_name(ws, args["name"]), edits)
+    return edit_note(ws, find_by_name(ws, args["name"]), edits)
 
 
 def append_note(call: Call, args: Args) -> str:
@@ -126,7 +126,7 @@ def update_note(call: Call, args: Args) -> str:
 
 def replace_text(call: Call, args: Args) -> str:
     """Replace exact text in the body: the first occurrence or all. Says how many."""
-    ws, path = call.workspace, note_by_name(call.workspace, args["name"])
+    ws, path = call.workspace, find_by_name(call.workspace, args["name"])
     if not args["old_text"]:
         raise NotFound("the text to replace is empty", what="text", path=path)
     change = Replace(args["old_text"], args["new_text"], "all" if args.get("replace_all") else "first", body=True)
@@ -174,7 +174,7 @@ def delete_section(call: Call, args: Args) -> str:
 def set_frontmatter(call: Call, args: Args) -> str:
     """Set one top-level frontmatter key to a text; tags to a list of tags that exist."""
     ws, key, value = call.workspace, args["key"], args["value"]
-    path = note_by_name(ws, args["name"])
+    path = find_by_name(ws, args["name"])
     if key.lower() == "tags":
         value = _parse_known_tags(ws, value)
     # A new list is written as this dialect writes lists; one that is there keeps its form.
@@ -197,7 +197,7 @@ def _parse_known_tags(ws: Workspace, text: str) -> list[str]:
 def add_tag(call: Call, args: Args) -> str:
     """Add one tag that exists in the vault."""
     ws, name, tag = call.workspace, args["name"], args["tag"]
-    path = note_by_name(ws, name)
+    path = find_by_name(ws, name)
     properties = read(ws, path).note.frontmatter.properties
     tags = list_property_tags(properties)
     if tag not in tags:
@@ -219,9 +219,9 @@ def _property_tags(edited: Edited) -> list[str]:
 
 
 def _require_known_tags(ws: Workspace, tags: Sequence[str]) -> None:
-    unknown = unknown_tags(ws, tags) if tags else []
+    unknown = find_unknown_tags(ws, tags) if tags else []
     if unknown:
-        raise Invalid(words.refuse_tags(unknown, tags_of_properties(ws)), what="tags")
+        raise Invalid(words.refuse_tags(unknown, list_known_tags(ws)), what="tags")
 
 
 def _require_tag_rules(tags: Sequence[str], name: str, properties: Mapping[str, Any]) -> None:

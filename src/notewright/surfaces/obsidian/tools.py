@@ -5,16 +5,16 @@ import time
 from contextlib import suppress
 
 from notewright.engine.dialects.obsidian import (
-    all_notes,
     cache_while_open,
     find_all_by_name,
+    find_unresolved_links,
+    find_with_tags,
     full_path,
+    list_all_notes,
+    list_known_tags,
+    list_tag_descriptions,
     read_by_name,
     sort_by_name,
-    tag_descriptions,
-    tags_of_properties,
-    unresolved_links,
-    with_tags,
 )
 from notewright.engine.find.grep import find_notes_containing
 from notewright.engine.find.links import WRITTEN_AS_NAMES, incoming
@@ -50,7 +50,7 @@ def build_context(ws: Workspace, seconds: float) -> str:
 
     def make() -> str:
         patient = with_timeout(ws, seconds)
-        return words.format_context(tag_descriptions(patient, words.OWN_TAG), tags_of_properties(patient))
+        return words.format_context(list_tag_descriptions(patient, words.OWN_TAG), list_known_tags(patient))
 
     return cache_while_open(ws, make)
 
@@ -115,7 +115,7 @@ def get_headings(call: Call, args: Args) -> str:
 def list_notes(call: Call, args: Args) -> str:
     """Names of all notes, page by page."""
     limit, offset = max(args.get("limit", 100), 0), max(args.get("offset", 0), 0)
-    names = [path.stem for path in all_notes(call.workspace)]
+    names = [path.stem for path in list_all_notes(call.workspace)]
     return words.to_json(names=names[offset : offset + limit], total=len(names), limit=limit, offset=offset)
 
 
@@ -128,14 +128,14 @@ def search_notes(call: Call, args: Args) -> Answer:
     mode = _check_choice(MODES, args.get("mode", "name_partial"), "search mode")
     if mode == "tag":
         logic = _check_choice(LOGICS, args.get("tag_logic", "or"), "tag_logic")
-        found = with_tags(ws, [tag.strip() for tag in query.split(",") if tag.strip()], every=logic == "and")
+        found = find_with_tags(ws, [tag.strip() for tag in query.split(",") if tag.strip()], every=logic == "and")
     elif mode == "content":
         found = sort_by_name(find_notes_containing(ws, query))
     elif mode == "name":
         found = find_all_by_name(ws, query)
     else:
         wanted = query.casefold()
-        found = [path for path in all_notes(ws) if wanted in path.stem.casefold()]
+        found = [path for path in list_all_notes(ws) if wanted in path.stem.casefold()]
     return words.join_rows([{"name": path.stem, "path": full_path(ws, path)} for path in found], "query")
 
 
@@ -181,7 +181,7 @@ def _list_incoming(ws: Workspace, path: NotePath) -> list[str]:
 
 def find_broken_links(call: Call, args: Args) -> Answer:
     """Every [[link]] to a note that is not there."""
-    unmet = sorted(unresolved_links(call.workspace), key=lambda link: link[0].stem)
+    unmet = sorted(find_unresolved_links(call.workspace), key=lambda link: link[0].stem)
     rows = [{"source": path.stem, "target": target} for path, target in unmet]
     return words.join_rows(rows, "list: repair some of these, then ask again")
 
