@@ -107,45 +107,45 @@ def waits_since(handle: int, moment: int) -> bool:
 
 def test_threads_get_their_lock_in_the_order_they_asked() -> None:
     queue, order = ThreadQueue(), list[int]()
-    first = queue.enter(0)
+    first = queue.acquire(0)
 
     def wait(who: int) -> None:
-        mine = queue.enter(LONG)
+        mine = queue.acquire(LONG)
         order.append(who)
-        queue.leave(mine)
+        queue.release(mine)
 
     threads = []
     for who in range(6):
         threads.append(threading.Thread(target=wait, args=(who,)))
         threads[-1].start()
         eventually(True, lambda who=who: len(queue._queue) == who + 2)
-    queue.leave(first)
+    queue.release(first)
     for thread in threads:
         thread.join(LONG)
     assert order == list(range(6))
-    assert queue.enter(0)
+    assert queue.acquire(0)
 
 
 def test_a_thread_that_gave_up_waiting_is_passed_over() -> None:
     queue = ThreadQueue()
-    first = queue.enter(0)
+    first = queue.acquire(0)
     with pytest.raises(BlockingIOError):
-        queue.enter(0.01)
-    queue.leave(first)
-    assert queue.enter(0)
+        queue.acquire(0.01)
+    queue.release(first)
+    assert queue.acquire(0)
 
 
 def test_threads_at_different_names_do_not_wait_for_each_other_and_one_at_all_names_waits_for_all() -> None:
     queue = ThreadQueue()
-    taken = [queue.enter(0, "a"), queue.enter(0, "b")]
+    taken = [queue.acquire(0, "a"), queue.acquire(0, "b")]
     for name in ("a", None):
         with pytest.raises(BlockingIOError):
-            queue.enter(0, name)
+            queue.acquire(0, name)
     for turn in taken:
-        queue.leave(turn)
-    assert queue.enter(0)
+        queue.release(turn)
+    assert queue.acquire(0)
     with pytest.raises(BlockingIOError):
-        queue.enter(0, "a")
+        queue.acquire(0, "a")
 
 
 def test_a_locked_file_is_made_kept_from_others_and_free_again_when_it_is_closed(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from typing import Protocol
 SHARED, EXCLUSIVE = fcntl.LOCK_SH, fcntl.LOCK_EX
 
 MIN_POLL_SECONDS, MAX_POLL_SECONDS = 0.0002, 0.004  # between two tries
-_POLL_FRACTION = 1 / 40  # of the time waited so far: little is lost between a release and the next try
-_TICKET_RENEWAL_NS, _TICKET_EXPIRY_NS = 1_000_000_000, 2_000_000_000  # a process that is stopped loses its place
+_POLL_FRACTION = 1 / 40  # of the time waited so far, so that a release is noticed soon
+_TICKET_RENEWAL_NS, _TICKET_EXPIRY_NS = 1_000_000_000, 2_000_000_000  # a stopped process loses its place in the queue
 
 _SET, _GET = getattr(fcntl, "F_OFD_SETLK", None), getattr(fcntl, "F_OFD_GETLK", None)
 _RANGE = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, process
@@ -56,7 +56,7 @@ def lock_file(
 
 @contextlib.contextmanager
 def locked_file(path: Path, kind: int = EXCLUSIVE, timeout: float | None = None) -> Iterator[int]:
-    """`lock_file` for the length of a block, which is given the open file."""
+    """Hold `lock_file` for a block, which gets the open file."""
     handle = lock_file(path, kind, timeout)
     try:
         yield handle
@@ -68,18 +68,18 @@ class Lock(Protocol):
     """A lock that this process holds."""
 
     def is_current(self) -> bool:
-        """Is it still the lock that others find under its name?"""
+        """Whether it is still the lock that others find under its name."""
 
     def release(self, *, last: bool = False) -> None:
-        """`last`: nobody will lock this name again."""
+        """Unlock. `last`: nobody will lock this name again, so its file can go."""
 
 
 class Coordination(Protocol):
-    """Locks by name among all processes that serve the same notes. Each ends with its process: a dead one leaves
-    nothing to clear up, and one that still holds a lock is slow, not dead. OSError where locks do not work at all."""
+    """Locks by name among all processes that serve the same notes. A lock ends with its process: a dead one
+    leaves nothing to clean up, and one that still holds a lock is slow, not dead. OSError where locks do not work."""
 
     def try_lock(self, name: str, *, shared: bool = False) -> Lock | None:
-        """None while another holder has it."""
+        """The lock, or None while another holder has it."""
 
 
 class FileLocks:
@@ -138,7 +138,7 @@ def lock_in_turn(handle: int, kind: int, until: float) -> None:
 
     Unlocked by closing `handle`. Any other OSError: this file system has no locks.
     """
-    began, ticket = time.monotonic_ns(), 0
+    start_ns, ticket = time.monotonic_ns(), 0
     while True:
         now = time.monotonic_ns()
         if not _has_earlier_ticket(handle, ticket or now):
@@ -153,19 +153,19 @@ def lock_in_turn(handle: int, kind: int, until: float) -> None:
         if now > until * 1e9:
             _drop_ticket(handle)
             raise BlockingIOError("locked by somebody else")
-        time.sleep(min(max(MIN_POLL_SECONDS, (now - began) / 1e9 * _POLL_FRACTION), MAX_POLL_SECONDS))
+        time.sleep(min(max(MIN_POLL_SECONDS, (now - start_ns) / 1e9 * _POLL_FRACTION), MAX_POLL_SECONDS))
     if ticket:
         _drop_ticket(handle)
 
 
 def _has_earlier_ticket(handle: int, ticket: int) -> bool:
-    """Another process has an earlier ticket, and not one so old that its owner must be stopped."""
+    """Whether another process has an earlier ticket; one so old that its owner must be stopped does not count."""
     if _GET is None:
         return False
     start = max(ticket - _TICKET_EXPIRY_NS, 0)
-    asked = _RANGE.pack(fcntl.F_WRLCK, 0, start, ticket - start, 0)
+    query = _RANGE.pack(fcntl.F_WRLCK, 0, start, ticket - start, 0)
     try:
-        found: int = _RANGE.unpack(fcntl.fcntl(handle, _GET, asked))[0]
+        found: int = _RANGE.unpack(fcntl.fcntl(handle, _GET, query))[0]
     except OSError:
         return False
     return found != fcntl.F_UNLCK
@@ -173,23 +173,23 @@ def _has_earlier_ticket(handle: int, ticket: int) -> bool:
 
 def _take_ticket(handle: int, ticket: int) -> None:
     _drop_ticket(handle)
-    _set(handle, fcntl.F_RDLCK, ticket, 1)
+    _set_range_lock(handle, fcntl.F_RDLCK, ticket, 1)
 
 
 def _drop_ticket(handle: int) -> None:
-    _set(handle, fcntl.F_UNLCK, 0, 0)
+    _set_range_lock(handle, fcntl.F_UNLCK, 0, 0)
 
 
-def _set(handle: int, kind: int, start: int, length: int) -> None:
+def _set_range_lock(handle: int, kind: int, start: int, length: int) -> None:
     if _SET is not None:
         try:
             fcntl.fcntl(handle, _SET, _RANGE.pack(kind, 0, start, length, 0))
         except OSError:
-            pass  # no such locks here: the order is lost, the lock is not
+            pass  # no such locks on this file system: only the order is lost, not the lock
 
 
 class ThreadTurn:
-    """One thread's place in the queue; `granted` is set when it is its turn, None where it never had to wait."""
+    """One thread's place in the queue. `granted` is set when it is its turn; None where it need not wait."""
 
     def __init__(self, name: str | None) -> None:
         self.name = name
@@ -200,14 +200,14 @@ class ThreadTurn:
 
 
 class ThreadQueue:
-    """Threads take turns in the order they asked: at one name, or (None) at all of them."""
+    """A fair lock between threads, in the order they asked: of one name, or (None) of all names."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._queue: list[ThreadTurn] = []  # holders and waiting ones, in the order they came
+        self._queue: list[ThreadTurn] = []  # holders and waiting threads, in the order they asked
 
-    def enter(self, timeout: float, name: str | None = None) -> ThreadTurn:
-        """A turn that is to be left; BlockingIOError when `timeout` seconds have passed."""
+    def acquire(self, timeout: float, name: str | None = None) -> ThreadTurn:
+        """Wait for a turn, to be released; BlockingIOError when `timeout` seconds have passed."""
         mine = ThreadTurn(name)
         with self._mutex:
             if self._queue and any(other.excludes(mine) for other in self._queue):
@@ -217,12 +217,12 @@ class ThreadQueue:
             if mine.granted is not None and not mine.granted.wait(timeout):
                 raise BlockingIOError("locked by another thread")
         except BaseException:
-            self.leave(mine)
+            self.release(mine)
             raise
         return mine
 
-    def leave(self, mine: ThreadTurn) -> None:
-        """Give the turn back, and theirs to all that wait and that nobody before them excludes."""
+    def release(self, mine: ThreadTurn) -> None:
+        """End a turn, and wake all waiting threads that no earlier one excludes."""
         with self._mutex:
             self._queue.remove(mine)
             for place, turn in enumerate(self._queue):

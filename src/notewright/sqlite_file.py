@@ -1,4 +1,4 @@
-"""SQLite files that are kept: their schema grows in small steps, each done once, never backwards."""
+"""Opens SQLite files and migrates their schema: in small steps, each applied once, never backwards."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.CantOpenError,
 
 
 def open_file(file: Path, what: str) -> apsw.Connection:
-    """A file that is made if it is not there, with its folder. Both are for their owner's eyes only."""
+    """Open a file, made with its folder if missing. Only their owner may read either."""
     with translate_errors(what):
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         file.touch(mode=0o600)
@@ -25,8 +25,8 @@ def open_file(file: Path, what: str) -> apsw.Connection:
 
 
 def set_up(db: apsw.Connection, what: str, pragmas: str, migrations: Sequence[str]) -> None:
-    """Make a connection ready and bring its file up to this program's schema. It waits for the transactions of other
-    processes, which are all short. A newer schema is refused: we could not keep what we do not know."""
+    """Configure a connection and migrate its file to this program's schema. Waits for transactions of other processes,
+    which are all short. A newer schema is refused: we could not preserve what we do not know."""
     db.set_busy_timeout(_WAIT_MS)
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # a statement is planned once, not for every value it is given
     with translate_errors(what):
@@ -60,7 +60,7 @@ def set_up(db: apsw.Connection, what: str, pragmas: str, migrations: Sequence[st
 
 
 class translate_errors:
-    """Raise errors of SQLite as Problems. A class and no generator: a write enters it a dozen times."""
+    """Raise errors of SQLite as Problems. A class, not a generator, for speed: a write enters it a dozen times."""
 
     def __init__(self, what: str, directory: str = "state") -> None:
         self._what, self._directory = what, directory

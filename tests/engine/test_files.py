@@ -9,7 +9,7 @@ from tests.engine.parts import desk
 from tests.memory_store import MemoryStore
 
 from notewright.engine.access import Access
-from notewright.engine.dialects.octarine import copy_name, fetch_copy, parse_copy_name, replace_with_copy, walk
+from notewright.engine.dialects.octarine import fetch_copy, make_copy_name, parse_copy_name, replace_with_copy, walk
 from notewright.engine.move import move
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import delete
@@ -48,7 +48,7 @@ def listed(ws: Workspace, folder: str = "") -> list[str]:
 @pytest.mark.parametrize("path", ["a.md", "d/e/Tea.2023.md", "README", "x.tar.gz", "日本.md", "a b-1.md"])
 @pytest.mark.parametrize("number", [0, 3])
 def test_the_name_of_a_copy_tells_its_note_and_its_time(path: str, number: int) -> None:
-    assert parse_copy_name(copy_name(NotePath(path), 1_700_000_000.7, number)) == (path, 1_700_000_000)
+    assert parse_copy_name(make_copy_name(NotePath(path), 1_700_000_000.7, number)) == (path, 1_700_000_000)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_other_names_tell_no_note(path: str) -> None:
 
 
 def test_a_copy_whose_name_was_cut_could_be_of_several_notes() -> None:
-    place = copy_name(NotePath("é" * 200 + ".md"), 1_700_000_000)
+    place = make_copy_name(NotePath("é" * 200 + ".md"), 1_700_000_000)
     assert len(place.name.encode()) <= 255 and parse_copy_name(place) is None
 
 

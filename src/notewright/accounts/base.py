@@ -29,7 +29,7 @@ class Grant:
 
     @property
     def words(self) -> str:
-        """What it allows, in words."""
+        """What the token allows, in words."""
         words = ["read only" if self.read_only else "read and write"]
         words += [f"in {', '.join(self.workspaces) or 'no workspace'}" if self.workspaces is not None else "everywhere"]
         words += [f"through {', '.join(self.surfaces) or 'nothing'}"] if self.surfaces is not None else []
@@ -73,14 +73,14 @@ class Accounts(Protocol):
     """The registry. Any thread may call; several processes may share one. A write is durable when it returns."""
 
     def data_version(self) -> int:
-        """A number that is another after every change of tokens or workspaces: at once for our own changes, within some
-        milliseconds for those of other processes. Recording a use does not count. Costs next to nothing."""
+        """A number that differs after every change of tokens or workspaces: at once for our own changes, within some
+        milliseconds for those of other processes. Recording a use is no change. Costs next to nothing."""
 
     def transaction(self) -> AbstractContextManager[object]:
-        """Do what is read and written inside as one step among all processes: all of it, or nothing if it raises."""
+        """A transaction for this block, among all processes: all reads and writes, or nothing if it raises."""
 
     def add_token(self, token: Token) -> None:
-        """Exists if a token of that name is still good."""
+        """Add a token; Exists if one of that name is still valid."""
 
     def token(self, digest: str) -> Token | None: ...
 

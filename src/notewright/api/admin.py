@@ -40,7 +40,7 @@ def list_tokens(request: ApiRequest) -> dict[str, Any]:
 )
 def add_token(request: ApiRequest) -> dict[str, Any]:
     """The secret is in the answer and nowhere else."""
-    now, body, registry, workspace = time.time(), request.body, request.site.registry, request.library.named
+    now, body, registry, workspace = time.time(), request.body, request.site.registry, request.library.find_workspace
     expires = None if body.get("expires") is None else parse_expiry(body["expires"], now)
     grant = Grant(
         workspaces=tuple(workspace(name).id for name in body["workspaces"]) if "workspaces" in body else None,

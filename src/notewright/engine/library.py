@@ -69,17 +69,17 @@ class Library:
     @property
     def default(self) -> Workspace:
         """The first workspace."""
-        if not (there := self.workspaces()):
+        if not (served := self.workspaces()):
             raise NotFound("there is no workspace you may use", hint="ask the owner", what="workspace", workspace="")
-        return there[0]
+        return served[0]
 
     def find_workspace(self, which: str) -> Workspace:
-        """By id or display name; NotFound also for one the client may not see."""
-        there = self.workspaces()
-        found = by_id_or_name(there, which)
+        """The workspace of this id or display name; NotFound also for one the client may not see."""
+        served = self.workspaces()
+        found = by_id_or_name(served, which)
         if found is not None:
             return found
-        names = [workspace.name for workspace in there]
+        names = [workspace.name for workspace in served]
         near = difflib.get_close_matches(which, names, n=3) or names[:3]
         hint = f"there is {', '.join(near)}" if near else "ask the owner"
         raise NotFound(f"there is no workspace {which!r}", hint=hint, what="workspace", workspace=which, nearest=near)
@@ -221,7 +221,7 @@ def effective_workspaces(
     records = _records(registry)
     served: list[WorkspaceConfig] = []
     for number, one in enumerate(config.workspaces):
-        changed = _with_changes(one, records.get(one.location), config)
+        changed = _apply_record(one, records.get(one.location), config)
         if _clash(changed, [*served, *config.workspaces[number + 1 :]]):
             _warn_once(f"the workspace {one.name} cannot be called {changed.name}: that is another one's name")
             changed = replace(changed, name=one.name, id=one.id)
@@ -230,7 +230,7 @@ def effective_workspaces(
         if not record.added or any(record.location == one.location for one in config.workspaces):
             continue
         try:
-            changed = _with_changes(WorkspaceConfig("", "", record.location), record, config)
+            changed = _apply_record(WorkspaceConfig("", "", record.location), record, config)
             if other := _clash(changed, served):
                 raise Exists(f"another workspace is called {other.name}")
             _refuse_place(changed, served, config)
@@ -257,10 +257,10 @@ def _warn_once(words: str) -> None:
     log.warning("%s", words)
 
 
-def _with_changes(asked: WorkspaceConfig, record: WorkspaceRecord | None, config: Config) -> WorkspaceConfig:
+def _apply_record(workspace: WorkspaceConfig, record: WorkspaceRecord | None, config: Config) -> WorkspaceConfig:
     if record is None:
-        return asked
-    changed = apply_settings(asked, record.settings)
+        return workspace
+    changed = apply_settings(workspace, record.settings)
     return replace(changed, read_only=changed.read_only or config["read_only"])
 
 
@@ -281,8 +281,8 @@ def _workspace_at(
     config: Config, registry: Accounts, served: Sequence[WorkspaceConfig], location: str
 ) -> WorkspaceConfig:
     """The workspace in a folder. It need not be served: another server's command line may name it."""
-    there = next((one for one in served if one.location == location), None)
-    return there or _with_changes(_configured_at(config, location), _records(registry).get(location), config)
+    found = next((one for one in served if one.location == location), None)
+    return found or _apply_record(_configured_at(config, location), _records(registry).get(location), config)
 
 
 def _configured_at(config: Config, location: str) -> WorkspaceConfig:
@@ -380,7 +380,7 @@ def change(
         changed = replace(record, settings=settings)
         if "name" in changes:
             others = [other for other in effective_workspaces(config, registry) if other.location != one.location]
-            _refuse_clash(_with_changes(_configured_at(config, one.location), changed, config), others)
+            _refuse_clash(_apply_record(_configured_at(config, one.location), changed, config), others)
         if settings or record.added:
             registry.put_record(changed)
         else:

@@ -67,7 +67,7 @@ def read(ws: Workspace, path: NotePath) -> Reading:
 
 
 def read_if_there(ws: Workspace, path: NotePath) -> Reading | None:
-    """The same; None where nothing is. To look first whether something is takes as long as reading it."""
+    """The same, but None where nothing is. Checking first would take as long as reading."""
     require_visible(ws, path)
     try:
         stored = ws.store.read(path)
@@ -324,7 +324,7 @@ class HasModified(Protocol):
 
 
 def find_creation_times(ws: Workspace, files: Sequence[HasModified]) -> dict[str, float]:
-    """When each file was made: its property `created`, else when it was first made through us, else modified."""
+    """The creation time of each file: its property `created`, else when it was first made through us, else modified."""
     paths = [filed.path for filed in files]
     stated, first = dict(ws.index.property_of("created", paths)), ws.ledger.first_seen(paths)
     for path in paths if len(paths) <= MAX_SINGLE_READS else ():

@@ -97,10 +97,10 @@ class Ledger(Protocol):
         """
 
     def data_version(self) -> int:
-        """Another number after anything was written, in any process. Costs next to nothing."""
+        """A number that differs after any write, in any process. Costs next to nothing."""
 
     def find_unfinished(self) -> list[Change]:
-        """Recorded and not closed, oldest first."""
+        """The changes that are recorded and not closed, oldest first."""
 
     def change(self, change_id: str) -> Change | None: ...
 

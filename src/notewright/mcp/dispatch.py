@@ -1,4 +1,4 @@
-"""Running one call, whichever wire it came over, and its outcome.
+"""Runs one call, from whichever transport, and returns its outcome.
 
 The fast path of stdio, that of HTTP and the SDK's handlers parse a request, run it here, and send the outcome.
 """
@@ -47,18 +47,18 @@ class ClientConnection:
     session: Session
     transport: Transport
     user: str = ""
-    gone: threading.Event | None = None  # set when the client has left before its answer
-    refuse: Callable[[RpcError], None] | None = None  # called for a refusal that wants an HTTP status of its own
-    stays: Callable[[], Awaitable[bool]] | None = None  # whether they may still listen to what they listen to
+    gone: threading.Event | None = None  # set when the client disconnects before its answer
+    refuse: Callable[[RpcError], None] | None = None  # called for an error that has its own HTTP status
+    stays: Callable[[], Awaitable[bool]] | None = None  # whether the client may still read its event stream
 
 
 class Counts(Protocol):
     """Counts calls. `tool` is the name of a tool there is, `unknown`, or the method of another kind of call;
     `outcome` is `ok`, a code of `errors`, `protocol` for a refusal that has none, or `cancelled`."""
 
-    def began(self) -> None: ...
+    def record_start(self) -> None: ...
 
-    def ended(self, surface: str, tool: str, outcome: str, seconds: float) -> None: ...
+    def record_end(self, surface: str, tool: str, outcome: str, seconds: float) -> None: ...
 
 
 @dataclass(slots=True)
@@ -69,16 +69,16 @@ class CallOutcome(Generic[T]):
     error: RpcError | None = None
     code: str = ""
 
-    def refused(self, problem: Problem) -> None:
+    def record_refusal(self, problem: Problem) -> None:
         self.code = problem.code
 
     @classmethod
-    def of_problem(cls, problem: Problem) -> "CallOutcome[T]":
+    def from_problem(cls, problem: Problem) -> "CallOutcome[T]":
         error = RpcError(PROBLEM_CODES.get(problem.code, INTERNAL_ERROR), str(problem))
         return cls(error=error, code=problem.code)
 
 
-_actor = lru_cache(maxsize=1_024)(Actor)  # the same for every call of a tool
+_make_actor = lru_cache(maxsize=1_024)(Actor)  # the same for every call of a tool
 
 
 def run(
@@ -88,15 +88,16 @@ def run(
     cancelled: Callable[[], bool],
     report: Report = no_report,
 ) -> CallOutcome[T]:
-    """The outcome of `work`. Raises nothing: what we did not expect is logged and sent as an internal error."""
+    """The outcome of `work`. Raises nothing: an unexpected error is logged and sent as an internal error."""
     outcome: CallOutcome[T] = CallOutcome()  # CallOutcome[T]() would take a microsecond longer
-    call = Call(connection.library, actor, connection.session, connection.transport, cancelled, report, outcome.refused)
+    refused = outcome.record_refusal
+    call = Call(connection.library, actor, connection.session, connection.transport, cancelled, report, refused)
     try:
         outcome.value = work(call)
     except RpcError as error:
         outcome.error, outcome.code = error, outcome.code or "protocol"
     except Problem as problem:
-        return CallOutcome.of_problem(problem)
+        return CallOutcome.from_problem(problem)
     except BaseException as error:  # a panic inside a compiled library is no Exception
         outcome.error = RpcError(INTERNAL_ERROR, "Internal error")
         outcome.code = "cancelled" if isinstance(error, Cancelled) else "internal"
@@ -113,7 +114,7 @@ class ToolCalls:
         self.known = merge_tools(surfaces)
 
     def surface(self, tool: str) -> Surface:
-        """The one that has the tool, else the first: it says that there is no such tool."""
+        """The surface that has the tool, else the first one, which reports that there is no such tool."""
         return self.known[tool][0] if tool in self.known else self._first
 
     def call(
@@ -127,10 +128,9 @@ class ToolCalls:
         client: str | None = None,
         initialized: bool = False,
     ) -> CallOutcome[Answer]:
-        """`client` is what the client calls itself, where the session does not know it; `initialized`: the era knows no
-        handshake."""
+        """`client`: its own name, where the session does not know it; `initialized`: this era has no handshake."""
         surface, session = self.surface(tool), connection.session
-        actor = _actor(connection.user, session.client if client is None else client, surface.name, tool)
+        actor = _make_actor(connection.user, session.client if client is None else client, surface.name, tool)
         if surface.handshake and not initialized and not session.initialized:
             return CallOutcome(error=RpcError(INTERNAL_ERROR, wire_format.NOT_INITIALIZED), code="protocol")
         return run(connection, actor, lambda call: perform(surface, call, tool, args), cancelled, report)
@@ -156,7 +156,7 @@ class ToolRequest:
 
     @classmethod
     def parse(cls, message: Any) -> "ToolRequest | None":
-        """None for a message that the SDK has to look at."""
+        """The request, or None for a message that the SDK has to handle."""
         match message:
             case {"method": "tools/call", "id": int() | str() as request, "params": {"name": str(tool), **rest}}:
                 args, meta = rest.get("arguments", {}), rest.get("_meta", {})
@@ -173,29 +173,29 @@ async def run_counted(
     tool: str,
 ) -> CallOutcome[T]:
     """The outcome of `work` in a worker thread, counted."""
-    began = time.perf_counter()
+    start = time.perf_counter()
     outcome: CallOutcome[T] = CallOutcome(code="cancelled")
     if counts is not None:
-        counts.began()
+        counts.record_start()
     try:
         outcome = await run_in_thread(work)
     except Problem as problem:  # too many at once
-        outcome = CallOutcome.of_problem(problem)
+        outcome = CallOutcome.from_problem(problem)
     finally:
         if counts is not None:
-            counts.ended(surface, tool, outcome.code or "ok", time.perf_counter() - began)
+            counts.record_end(surface, tool, outcome.code or "ok", time.perf_counter() - start)
     return outcome
 
 
 def throttle_progress(report: Report) -> Report:
-    """`report`, but not more often than anybody can read; the last step is always reported."""
+    """`report`, but called at most every PROGRESS_SECONDS; the last step is always reported."""
     last = 0.0
 
-    def throttled(done: float, total: float | None, message: str | None) -> None:
+    def report_throttled(done: float, total: float | None, message: str | None) -> None:
         nonlocal last
         now = time.monotonic()
         if now - last >= PROGRESS_SECONDS or done == total:
             last = now
             report(done, total, message)
 
-    return throttled
+    return report_throttled

@@ -134,7 +134,7 @@ class Call:
     transport: Transport = "stdio"
     cancelled: Callable[[], bool] = bool  # bool() is False: nobody can cancel
     report: Report = no_report
-    refused: Callable[[Problem], None] = lambda problem: None  # called with the problem before it is put into words
+    record_refusal: Callable[[Problem], None] = lambda problem: None  # called with the problem before it is rendered
     used: dict[str, Workspace] = field(default_factory=dict, init=False, repr=False)  # by id
     _served: Sequence[Workspace] | None = field(default=None, init=False, repr=False)
 
@@ -265,7 +265,7 @@ class FailedCall:
 
 
 class Style(ABC):
-    """How a dialect says no: `problem` returns the Answer to give, or raises RpcError."""
+    """How a dialect renders errors: `problem` returns the Answer to give, or raises RpcError."""
 
     table: ClassVar[Mapping[str, Any]]
     """From every code of `errors.codes()` to the dialect's word, number or function for it."""
@@ -280,7 +280,7 @@ class Style(ABC):
 
 
 def describe_not_indexed(problem: Problem) -> str:
-    """Which notes an Indexing problem says are not indexed yet, to be added to a dialect's own words."""
+    """The notes that an Indexing problem names as not indexed yet, to be added to a dialect's own message."""
     missing = problem.details.get("missing")
     return f"; {describe_unread(missing)}" if missing else ""
 
@@ -361,7 +361,7 @@ MAX_ANSWER_BYTES = 1 << 20
 
 
 def count_fitting(sizes: Iterable[int], room: int) -> int:
-    """How many of them, one after the other, there is room for."""
+    """How many of the items, from the first on, fit into `room`."""
     return sum(1 for _ in takewhile(lambda end: end <= room, accumulate(sizes)))
 
 

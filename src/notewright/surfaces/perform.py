@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 import jsonschema_rs
 
-from notewright.engine.indexing.ready import describe_unread, noticed, unread
+from notewright.engine.indexing.ready import describe_unread, list_unread, unread_log
 from notewright.errors import Internal, Invalid, Problem
 from notewright.index.base import Index
 from notewright.notes.path import NotePath
@@ -39,7 +39,7 @@ def perform(surface: Surface, call: Call, name: str, args: Args) -> Answer:
         if tool.name == name:
             break
     else:
-        call.refused(Invalid("there is no such tool", what="tool"))
+        call.record_refusal(Invalid("there is no such tool", what="tool"))
         raise RpcError(INVALID_PARAMS, f"Unknown tool: {well_formed(name)}")
     try:
         if surface.guard is not None:
@@ -49,30 +49,30 @@ def perform(surface: Surface, call: Call, name: str, args: Args) -> Answer:
         if call.cancelled():
             raise Cancelled
         looks = tool.by_index and tool.annotations.get("readOnlyHint")
-        seen = noticed.unread = {} if looks else None
+        unread = unread_log.paths = {} if looks else None
         given = tool.run(call, args)
         answer = given if isinstance(given, Answer) else Answer((given,))
         if surface.finish is not None and not answer.is_error:
             answer = surface.finish(call, answer)
-        is_whole = seen is None or (len(seen) == len(call.used) and not any(seen.values()))
-        return without_surrogates(answer if is_whole else _add_unread_notice(call, answer, seen or {}))
+        is_whole = unread is None or (len(unread) == len(call.used) and not any(unread.values()))
+        return without_surrogates(answer if is_whole else _add_unread_notice(call, answer, unread or {}))
     except RpcError:
         raise
     except Exception as error:
         problem = to_problem(error, name)
-        call.refused(problem)
+        call.record_refusal(problem)
         failed = FailedCall(problem, name, args, call)
         if isinstance(problem, BadArgument):
             return without_surrogates(surface.style.bad_arguments(failed, problem))
         return without_surrogates(surface.style.problem(failed))
     finally:
-        noticed.unread = None
+        unread_log.paths = None
 
 
-def _add_unread_notice(call: Call, answer: Answer, noticed: Mapping[Index, Sequence[NotePath]]) -> Answer:
-    """Say which notes are not indexed yet: what they hold may be missing from the answer."""
+def _add_unread_notice(call: Call, answer: Answer, unread: Mapping[Index, Sequence[NotePath]]) -> Answer:
+    """Append which notes are not indexed yet: what they hold may be missing from the answer."""
     try:
-        left = [path for ws in call.used.values() for path in unread(ws, noticed.get(ws.index))]
+        left = [path for ws in call.used.values() for path in list_unread(ws, unread.get(ws.index))]
     except Problem:  # the call itself is done
         return answer
     if not left or answer.is_error:
@@ -161,7 +161,7 @@ _KINDS: dict[str, tuple[ArgumentFault, str]] = {
 
 
 def _to_bad_argument(schema: Schema, error: jsonschema_rs.ValidationError) -> BadArgument:
-    """One mistake in short words of ours: the validator's own would quote the whole value back."""
+    """One mistake in a short message of ours: the validator's own would quote the whole value."""
     kind, place = error.kind, list(error.instance_path)
     if isinstance(kind, jsonschema_rs.ValidationErrorKind.Required):
         place.append(kind.property)

@@ -15,7 +15,7 @@ from notewright.engine.find.search import parse_query, search
 from notewright.engine.indexing import filing, indexer
 from notewright.engine.indexing.difference import NOT_INDEXED_YET
 from notewright.engine.indexing.filing import LARGE_BYTES, TOO_COSTLY
-from notewright.engine.indexing.ready import unread, wait_for_texts
+from notewright.engine.indexing.ready import list_unread, wait_for_texts
 from notewright.engine.move import delete_marked, move
 from notewright.engine.read import exists, read
 from notewright.engine.workspace import Workspace
@@ -66,12 +66,12 @@ def found(ws: Workspace, words: str) -> list[str]:
 def test_others_are_found_while_a_large_note_is_not_indexed_yet(workspace, held: threading.Event) -> None:
     ws = workspace(VAULT)
     assert found(ws, "leaves") == ["Tea.md"]
-    assert unread(ws) == ["Big.md"]
+    assert list_unread(ws) == ["Big.md"]
     assert [(one.path, one.message) for one in check(ws) if one.kind == "content"] == [("Big.md", NOT_INDEXED_YET)]
     held.set()
     wait_for_texts(ws, 60)
     assert "Big.md" in found(ws, "word")
-    assert unread(ws) == []
+    assert list_unread(ws) == []
     assert {link.source for link in incoming(ws, NotePath("Tea.md"))} == {"Big.md", "Ink.md"}
 
 
@@ -90,7 +90,7 @@ def test_a_rename_waits_for_every_link_and_then_says_what_is_not_indexed_yet(wor
 def test_who_may_not_see_a_note_is_not_told_that_it_is_not_indexed_yet(workspace, held: threading.Event) -> None:
     ws = workspace(VAULT, hide=("Big*",))
     ws.follower.wait(60)
-    assert unread(ws) == []
+    assert list_unread(ws) == []
     with pytest.raises(Indexing) as refused:
         move(hurried(ws), NotePath("Tea.md"), "Coffee.md")
     assert "Big" not in str(refused.value)
@@ -102,7 +102,7 @@ def test_a_large_note_of_ours_is_answered_at_once_and_found_soon(workspace, held
     create(ws, NotePath("Big.md"), BIG.encode())
     create(ws, NotePath("Small.md"), b"pebble\n")
     assert found(ws, "pebble") == ["Small.md"]
-    assert unread(ws) == ["Big.md"]
+    assert list_unread(ws) == ["Big.md"]
     held.set()
     wait_for_texts(ws, 60)
     assert "Big.md" in found(ws, "word")
@@ -121,7 +121,7 @@ def test_what_was_not_indexed_when_a_server_ended_is_by_the_next(workspace, monk
         patch.setattr(indexer, "file_large", lambda *args: [])
         first = workspace(VAULT)
         first.follower.wait(60)
-        assert unread(first) == ["Big.md"]
+        assert list_unread(first) == ["Big.md"]
         first.follower.close()
     second = workspace(VAULT)
     wait_for_texts(second, 60)
@@ -146,7 +146,7 @@ def test_a_large_note_that_is_looked_at_again_stays_indexed_meanwhile(workspace,
     ws.follower.close()
     again = workspace({})  # its files were saved a moment ago: they are read again
     again.follower.wait(60)
-    assert unread(again) == []
+    assert list_unread(again) == []
     assert found(again, "word") == ["Big.md"]
     held.set()
 
@@ -194,7 +194,7 @@ def test_a_large_note_that_cannot_be_filed_keeps_no_other_waiting(workspace, sma
 
     monkeypatch.setattr(indexer, "file_large", fails)
     ws = workspace({"Bad.md": "word " * 50, "Good.md": "pebble " * 60})
-    until(lambda: unread(ws) == ["Bad.md"], seconds=30)
+    until(lambda: list_unread(ws) == ["Bad.md"], seconds=30)
     assert found(ws, "pebble") == ["Good.md"]
 
 

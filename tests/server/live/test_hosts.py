@@ -141,7 +141,7 @@ def test_a_client_that_goes_while_its_document_opens_leaves_no_room_behind(serve
         assert rooms._rooms == {}
         member = await rooms.join(doc_id, Actor(), True)
         assert users(server) == 1
-        await member.leave()
+        await member.leave_room()
         await rooms.wait_released()
         assert users(server) == 0 and rooms._rooms == {}
 
@@ -160,7 +160,7 @@ def test_a_document_is_let_go_however_busy_the_server_is_as_its_last_client_leav
         await asyncio.sleep(0)
         with pytest.raises(Busy):
             await threads.run(done.is_set)
-        await member.leave()
+        await member.leave_room()
         await asyncio.sleep(0)
         done.set()
         await asyncio.gather(*busy)
@@ -187,7 +187,7 @@ def test_a_document_that_ends_before_its_first_client_is_in_can_be_opened_again(
             await rooms.join(doc_id, Actor(), True)
         await rooms.wait_released()
         member = await rooms.join(doc_id, Actor(), True)
-        await member.leave()
+        await member.leave_room()
         await rooms.wait_released()
         assert users(server) == 0
 

@@ -47,7 +47,7 @@ def is_folder(entry: Entry) -> bool:
 
 
 def walk(ws: Workspace, folder: str, *, recursive: bool, hidden: bool = False) -> Iterator[Entry]:
-    """The entries of a folder that its caller may see; with `hidden` also names that begin with a dot.
+    """The entries of a folder that the caller may see; with `hidden` also names that begin with a dot.
 
     A symlink to a folder is followed, each such folder once and never into a folder above it. NotFound without such a
     folder, with `outside` where a symlink leads out; a folder below that cannot be read is skipped.
@@ -55,25 +55,25 @@ def walk(ws: Workspace, folder: str, *, recursive: bool, hidden: bool = False) -
     sees: Sees = partial(sees_dotted, ws) if hidden else ws.access.sees
     left, followed = [(folder, _resolve_folder(ws, NotePath(folder), hidden, sees))], set[str]()
     while left:
-        here, real = left.pop()
+        parent, real = left.pop()
         try:
-            children = ws.store.children(here, hidden=hidden)
+            children = ws.store.children(parent, hidden=hidden)
         except (NotFound, Forbidden):
-            if here == folder:
+            if parent == folder:
                 raise
             continue
         for entry in children:
-            there = NotePath(entry.real or (f"{real}/{entry.path.name}" if real else entry.path.name))
-            if not (sees(entry.path) and (there == entry.path or sees(there))):
+            target = NotePath(entry.real or (f"{real}/{entry.path.name}" if real else entry.path.name))
+            if not (sees(entry.path) and (target == entry.path or sees(target))):
                 continue
-            yield entry if ws.store.has_folders or entry.kind != "folder" else _with_time(ws, entry, hidden)
+            yield entry if ws.store.has_folders or entry.kind != "folder" else _add_folder_time(ws, entry, hidden)
             inner = _target_folder(entry, real, followed) if recursive and is_folder(entry) else None
             if inner is not None:
                 left.append((entry.path, inner))
 
 
-def _with_time(ws: Workspace, folder: Entry, hidden: bool) -> Entry:
-    """A folder of a bucket, with the time of the newest file in it that its caller may see."""
+def _add_folder_time(ws: Workspace, folder: Entry, hidden: bool) -> Entry:
+    """A folder of a bucket, dated by the newest file in it that the caller may see."""
     times: list[int] = []
     if not folder.path.is_hidden and is_fresh(ws):
         wanted = Selection(folder.path, notes_only=False, sort="modified", limit=1, visible=ws.access.visibility)
@@ -103,7 +103,7 @@ def _resolve_folder(ws: Workspace, folder: NotePath, hidden: bool, sees: Sees) -
 
 
 def _target_folder(entry: Entry, real: str, followed: set[str]) -> str | None:
-    """The folder that an entry of the folder `real` leads to; None for a symlink to where we are or were."""
+    """The folder that an entry of the folder `real` leads to; None for a symlink to a parent or one followed before."""
     if entry.kind == "folder":
         return f"{real}/{entry.path.name}" if real else entry.path.name
     if not entry.real or entry.real in followed or f"{real}/".startswith(f"{entry.real}/"):
@@ -112,8 +112,8 @@ def _target_folder(entry: Entry, real: str, followed: set[str]) -> str | None:
     return entry.real
 
 
-def size_of(ws: Workspace, path: NotePath) -> int:
-    """Bytes of a file, without reading it."""
+def find_size(ws: Workspace, path: NotePath) -> int:
+    """The size of a file in bytes, without reading it."""
     require_visible(ws, path)
     if (known := indexed_file(ws, path)) is not None:
         return known.size
@@ -145,52 +145,53 @@ def fetch_copy(ws: Workspace, path: NotePath) -> Stored:
 def replace_with_copy(
     ws: Workspace, path: NotePath, data: bytes, *, overwrite: bool, make_folders: bool
 ) -> ReplacedFile:
-    """Write a file, and in the same change set a copy of what it held before. NotText if that is no text."""
+    """Write a file and, in the same change set, a copy of its old bytes. NotText if these are no text."""
     admit(ws, path, len(data))
     outcome: list[ReplacedFile] = []
 
-    def make() -> Plan:
+    def make_plan() -> Plan:
         old = _read_replaceable(ws, path)
         inside = old is None and not make_folders and path.folder
-        if inside and _kind(ws, NotePath(path.folder)) not in ("folder", "symlink"):  # the store refuses the latter
+        # a symlink is refused by the store
+        if inside and _find_kind(ws, NotePath(path.folder)) not in ("folder", "symlink"):
             raise NotFound(f"the folder {path.folder} is not there", what="folder", path=path.folder)
         if old is not None and not overwrite:
             raise Exists(f"{path} is there already", hint="allow overwriting", path=path)
         backup = None
         if old is not None:  # the first free name for this second
-            names = map(partial(copy_name, path, ws.clock()), count())
-            backup = next(name for name in names if _kind(ws, name, hidden=True) is None)
+            names = map(partial(make_copy_name, path, ws.clock()), count())
+            backup = next(name for name in names if _find_kind(ws, name, hidden=True) is None)
         steps = [Put(path, data, None) if old is None else plan_overwrite(ws, old, data)]
         outcome[:] = [ReplacedFile(old is None, len(steps[0].data or b""), version_of(steps[0].data or b""), backup)]
         if backup is not None and old is not None:
             steps.insert(0, Put(backup, old.data, None))
         return Plan(tuple(steps), f"{'created' if old is None else 'overwrote'} {path}")
 
-    done = commit_latest(ws, make)
+    done = commit_latest(ws, make_plan)
     current = done.versions[path]
     if path in done.merged:
         now = ws.store.read(path)
         return outcome[0]._replace(size=len(now.data), version=now.version)
-    if current != outcome[0].version:  # another text was there after the copy was made
+    if current != outcome[0].version:  # another program wrote after the copy was made
         raise Conflict(f"{path} changed since it was read", hint="read it again", path=path, current=current)
     return outcome[0]
 
 
 def _read_replaceable(ws: Workspace, path: NotePath) -> Stored | None:
-    """The file that is there now, None if there is none; raises where it may not be replaced."""
+    """The file to replace, None if there is none; raises where it may not be replaced."""
     try:
         old = ws.store.read(path)
     except NotFound as missing:
         if missing.details.get("outside"):
             raise
-        if _kind(ws, path) == "folder":
+        if _find_kind(ws, path) == "folder":
             raise Exists(f"{path} is a folder", hint="choose another name", what="folder", path=path) from None
         return None
     text_of(path, old.data)
     return old
 
 
-def _kind(ws: Workspace, path: NotePath, hidden: bool = False) -> str | None:
+def _find_kind(ws: Workspace, path: NotePath, hidden: bool = False) -> str | None:
     try:
         return ws.store.stat(path, hidden=hidden).kind
     except NotFound:
@@ -201,7 +202,7 @@ FoundOrder = Literal["relevance", "modified", "created", "path"]
 
 
 class RankedNote(NamedTuple):
-    """A note that was found, with a score from 0 to 100."""
+    """A note found by a text search, with a score from 0 to 100."""
 
     ws: Workspace
     found: FoundIn
@@ -215,7 +216,7 @@ class RankedNote(NamedTuple):
 
 
 class RankedPage(NamedTuple):
-    """One page of the notes found, and totals. `late`: time ran out before every note was searched."""
+    """One page of the notes found, and totals. `late`: the deadline passed before every note was searched."""
 
     notes: tuple[RankedNote, ...]
     total: int
@@ -227,13 +228,13 @@ class RankedPage(NamedTuple):
 def rank_texts(
     workspaces: Sequence[Workspace], asked: Find, order: FoundOrder = "relevance", *, offset: int = 0, limit: int = 100
 ) -> RankedPage:
-    """Find notes that hold a text, in all these workspaces together. Invalid for a pattern that is none."""
+    """Find and rank notes that hold a text, in all these workspaces together. Invalid for an invalid pattern."""
     asked.check()
     asked = replace(asked, until=time.monotonic() + min(PATTERN_SECONDS, max(ws.limits.seconds for ws in workspaces)))
     answers = [(ws, find_text(ws, asked)) for ws in workspaces]
     ranked = [RankedNote(ws, found, _score(ws, asked, found)) for ws, answer in answers for found in answer.notes]
     if order == "created":
-        ranked = _with_created(ranked)
+        ranked = _add_creation_times(ranked)
     keys: dict[FoundOrder, Callable[[RankedNote], Any]] = {
         "relevance": lambda note: (-note.score, -note.found.modified_ns, note.found.path),
         "modified": lambda note: (-note.found.modified_ns, note.found.path),
@@ -243,7 +244,7 @@ def rank_texts(
     ranked.sort(key=keys[order])
     page = ranked[offset : offset + limit]
     return RankedPage(
-        tuple(page if order == "created" else _with_created(page)),
+        tuple(page if order == "created" else _add_creation_times(page)),
         len(ranked),
         sum(note.found.matches for note in ranked),
         any(answer.late for _, answer in answers),
@@ -251,8 +252,8 @@ def rank_texts(
     )
 
 
-def _with_created(ranked: Sequence[RankedNote]) -> list[RankedNote]:
-    """The notes with the times they were made, asked once of each workspace."""
+def _add_creation_times(ranked: Sequence[RankedNote]) -> list[RankedNote]:
+    """The notes with their creation times, read with one call per workspace."""
     workspaces = {id(note.ws): note.ws for note in ranked}.values()
     times = {id(ws): find_creation_times(ws, [note.found for note in ranked if note.ws is ws]) for ws in workspaces}
     return [note._replace(created=times[id(note.ws)][note.found.path]) for note in ranked]
@@ -270,12 +271,12 @@ def _score(ws: Workspace, asked: Find, found: FoundIn) -> float:
 
 # ---- copies in `.backups` folders and in `.trash` ---------------------------------------------------------
 #
-# A copy is hidden where its note is, also after the note was moved or deleted. A copy whose note is unknown is hidden
-# from every caller from whom anything is hidden.
+# A copy is hidden from whom its note is hidden, also after the note was moved or deleted. A copy whose note is unknown
+# is hidden from every caller from whom anything is hidden.
 
 
-def copy_name(path: NotePath, at: float, number: int = 0) -> NotePath:
-    """`{folder}/.backups/{stem}.{time}.md`; `-1`, `-2` before the extension for the next ones of one second. A long
+def make_copy_name(path: NotePath, at: float, number: int = 0) -> NotePath:
+    """`{folder}/.backups/{stem}.{time}.md`; `-1`, `-2` before the extension for further copies of one second. A long
     stem is cut to what a file system takes."""
     folder = f"{path.folder}/{BACKUPS}" if path.folder else BACKUPS
     stem, dot, extension = path.name.rpartition(".")
@@ -286,7 +287,7 @@ def copy_name(path: NotePath, at: float, number: int = 0) -> NotePath:
 
 
 def parse_copy_name(path: NotePath) -> tuple[NotePath, float] | None:
-    """The note that a copy in `.backups` is of, by its name, and its time; None where that cannot be told."""
+    """The note and time of a copy in `.backups`, from its name; None where they cannot be told."""
     found = _COPY.fullmatch(path.name)
     beside, _, last = path.folder.rpartition("/")
     if found is None or last != BACKUPS or len(path.name.encode()) > _CUT_BYTES:
@@ -306,11 +307,11 @@ def sees_dotted(ws: Workspace, path: NotePath) -> bool:
     segments = path.split("/")
     plain = "/".join(segment for segment in segments if not segment.startswith("."))
     if plain and not ws.access.sees(plain):
-        return False  # hiding holds for the visible part of a path, wherever dots stand in it
+        return False  # hidden globs apply to the path without its dot names
     if not {BACKUPS, TRASH}.intersection(segments):
         return True
     try:
-        if path.name == BACKUPS or path == TRASH:  # an empty one would tell that something hidden is there
+        if path.name == BACKUPS or path == TRASH:  # an empty folder would reveal that something hidden is in it
             return any(sees_dotted(ws, entry.path) for entry in ws.store.children(path, hidden=True))
         found = parse_copy_name(path)
         return _sees_trashed(ws, path) if path.folder == TRASH else found is not None and _sees_since(ws, *found)
@@ -319,12 +320,12 @@ def sees_dotted(ws: Workspace, path: NotePath) -> bool:
 
 
 def _sees_since(ws: Workspace, path: NotePath, at: float) -> bool:
-    """Whether the caller may see a note of that time, wherever the history says it was moved since."""
+    """Whether the caller may see a note that had this path at a time, under every name the history gives it since."""
     left, known = [(path, at)], {path}
     while left:
-        here, since = left.pop()
-        gone = [(when, to) for when, to in ws.ledger.find_departures(here) if when >= since]
-        if not ws.access.sees(here) or not (gone or ws.store.stat(here).kind != "folder"):
+        name, since = left.pop()
+        gone = [(when, to) for when, to in ws.ledger.find_departures(name) if when >= since]
+        if not ws.access.sees(name) or not (gone or ws.store.stat(name).kind != "folder"):
             return False
         fresh = [(to, when) for when, to in gone if to is not None and not to.is_hidden and to not in known]
         known.update(to for to, _ in fresh)
@@ -333,7 +334,7 @@ def _sees_since(ws: Workspace, path: NotePath, at: float) -> bool:
 
 
 def _sees_trashed(ws: Workspace, path: NotePath) -> bool:
-    """Whether the caller may see the note we put into the trash, if that is what is there now."""
+    """Whether the caller may see the note that we moved to this path in the trash, if that is what is there now."""
     if ws.store.stat(path, hidden=True).size > ws.limits.note_bytes:
         return False
     version = ws.store.read(path, hidden=True).version

@@ -181,15 +181,15 @@ class Indexer(IndexFollower):
     def _run(self) -> None:
         while not self._stop.is_set():
             if self._leader.try_lead():
-                self._lead()
+                self._run_as_leader()
             elif self._wake.wait(TAKE_OVER_SECONDS):
                 self._wake.clear()
                 self._attempt(self._file_pending)
                 while self._large and not self._stop.is_set() and not self._pending:
                     self._attempt(self._file_large)
 
-    def _lead(self) -> None:
-        """Watch first, then compare everything: a hint tells what changes meanwhile, and it is compared again."""
+    def _run_as_leader(self) -> None:
+        """Watch first, then compare everything: what changes meanwhile is reported by the watch and compared again."""
         if self._watches:
             self._start_watch()
         if self._snapshot is not None and not self._is_whole() and not self._index.total("files"):

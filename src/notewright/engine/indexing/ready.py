@@ -1,4 +1,4 @@
-"""Wait for the index, and answer from one snapshot of it."""
+"""Waits for the index, and runs functions in one snapshot of it."""
 
 import threading
 import time
@@ -12,27 +12,27 @@ from notewright.index.base import Index
 from notewright.notes.path import NotePath, path_key
 
 
-class Noticed(threading.local):
-    """What `snapshot` recorded in this thread beside the answers, where a dict is set."""
+class UnreadLog(threading.local):
+    """The notes missing from the index in each `snapshot` of this thread, recorded while `paths` is a dict."""
 
-    unread: dict[Index, list[NotePath]] | None = None  # notes whose texts were not in the index
+    paths: dict[Index, list[NotePath]] | None = None
 
 
-noticed = Noticed()
+unread_log = UnreadLog()
 T = TypeVar("T")
 P = ParamSpec("P")
 MAX_TRIES = 4  # to get a whole answer of one index
-MAX_NAMED = 3  # notes named in words that tell which are not indexed yet
+MAX_NAMED = 3  # notes that a message on missing notes names
 POLL_SECONDS = 0.02
 
 
 def wait(ws: Workspace) -> None:
-    """Wait until the index is as fresh as the store, for as long as this caller may; Indexing after that."""
+    """Wait until the index is as fresh as the store; Indexing after the time limit of this caller."""
     ws.follower.wait(ws.limits.index_seconds)
 
 
 def is_fresh(ws: Workspace) -> bool:
-    """Whether the index can answer now."""
+    """Whether the index is as fresh as the store now."""
     try:
         ws.follower.wait(0)
     except Indexing:
@@ -41,52 +41,52 @@ def is_fresh(ws: Workspace) -> bool:
 
 
 def snapshot(ws: Workspace, ask: Callable[[], T]) -> T:
-    """Call `ask` in one snapshot of an index that knows every note: a rename filed between two questions would show old
-    links and new names. An index that was deleted meanwhile is waited for and asked again: an empty one would answer as
-    if there were nothing."""
+    """Call `ask` in one snapshot of a complete index: a rename indexed between two queries would show old links and new
+    names. If the index is deleted meanwhile, wait for the new one and call `ask` again: an empty index would answer as
+    if there were no notes."""
     for _ in range(MAX_TRIES):
-        asked = ws.follower.wait(ws.limits.index_seconds) or ws.index.generation()
-        with ws.index.snapshot(asked):
+        generation = ws.follower.wait(ws.limits.index_seconds) or ws.index.generation()
+        with ws.index.snapshot(generation):
             answer = ask()
-            if noticed.unread is not None:
-                noticed.unread[ws.index] = [file.path for file in ws.index.with_problem(NOT_INDEXED_YET)]
-        if asked.whole and ws.index.generation() == asked:
+            if unread_log.paths is not None:
+                unread_log.paths[ws.index] = [file.path for file in ws.index.with_problem(NOT_INDEXED_YET)]
+        if generation.whole and ws.index.generation() == generation:
             return answer
     raise Indexing("the index is being built again", hint="try again in a moment", done=0, total=None)
 
 
 def from_snapshot(answer: Callable[Concatenate[Workspace, P], T]) -> Callable[Concatenate[Workspace, P], T]:
-    """Decorate a function that asks the index several questions: it runs in one `snapshot`."""
+    """Decorate a function that queries the index several times: it runs in one `snapshot`."""
 
-    def asked(ws: Workspace, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def run_in_snapshot(ws: Workspace, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return snapshot(ws, lambda: answer(ws, *args, **kwargs))
 
-    return asked
+    return run_in_snapshot
 
 
-def unread(ws: Workspace, noticed: Sequence[NotePath] | None = None) -> list[NotePath]:
-    """The notes this reader may see whose text is not in the index yet. `noticed`: those of an earlier snapshot."""
-    if noticed is None:
-        noticed = [file.path for file in ws.index.with_problem(NOT_INDEXED_YET)]
-    return [path for path in noticed if ws.access.sees(path)]
+def list_unread(ws: Workspace, paths: Sequence[NotePath] | None = None) -> list[NotePath]:
+    """The notes this caller may see whose text is not in the index yet; of `paths`, those recorded by a snapshot."""
+    if paths is None:
+        paths = [file.path for file in ws.index.with_problem(NOT_INDEXED_YET)]
+    return [path for path in paths if ws.access.sees(path)]
 
 
 def describe_unread(paths: Iterable[NotePath]) -> str:
-    """Which notes are not indexed yet, in words."""
+    """A message on which notes are not indexed yet."""
     listed = list(paths)
     more = f" and {len(listed) - MAX_NAMED} more" if len(listed) > MAX_NAMED else ""
     return f"not indexed yet: {', '.join(listed[:MAX_NAMED])}{more}" if listed else "some notes are not indexed yet"
 
 
 def wait_for_links(ws: Workspace) -> None:
-    """Wait, for a plan that must know every link; Indexing while a note's text is not in the index yet."""
+    """Wait until the index knows every link, for a plan that needs them all; else Indexing."""
     deadline = time.monotonic() + ws.limits.index_seconds
     ws.follower.wait_for_all(ws.limits.index_seconds)
     _wait_for_texts(ws, deadline)
 
 
 def wait_for_texts(ws: Workspace, seconds: float) -> None:
-    """Wait until every note's text is in the index, or Indexing."""
+    """Wait until every note's text is in the index; Indexing after so many seconds."""
     deadline = time.monotonic() + seconds
     ws.follower.wait(seconds)
     _wait_for_texts(ws, deadline)
@@ -106,7 +106,7 @@ def has_unindexed_notes(ws: Workspace) -> bool:
 
 def still_indexing_error(ws: Workspace) -> Indexing:
     """The error that names the notes which are not in the index yet."""
-    left, notes = unread(ws), ws.index.total("notes")
+    left, notes = list_unread(ws), ws.index.total("notes")
     done = notes - len(left)
     return Indexing(
         f"still indexing ({done} of {notes} notes); {describe_unread(left)}",
@@ -118,7 +118,7 @@ def still_indexing_error(ws: Workspace) -> Indexing:
 
 
 def find_costly_notes_with(ws: Workspace, keys: Iterable[str]) -> list[NotePath]:
-    """Of the notes with so many links that the index does not know them, those whose text holds one of the keys."""
+    """Those of the notes with too many links for the index whose text holds one of the keys."""
     wanted = {written for key in keys for written in (key, key.replace(" ", "%20"))}
     found = []
     for file in ws.index.with_problem(TOO_COSTLY):

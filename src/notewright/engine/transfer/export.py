@@ -53,7 +53,7 @@ def copy_files(files: Iterable[tuple[str, Fetch]], put: Put, threads: int, done:
                 put(name, found)
                 done.sizes[name] = len(found.data)
         except UnreadableFile as left_out:
-            done.skipped.append(left_out.skipped(name))
+            done.skipped.append(left_out.to_skipped(name))
 
     return run_each(copy, files, threads)
 

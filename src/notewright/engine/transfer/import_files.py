@@ -121,7 +121,7 @@ class _Admission:
         try:
             return self._admit(file)
         except UnreadableFile as refused:
-            return refused.skipped(file.path)
+            return refused.to_skipped(file.path)
 
     def _admit(self, file: SourceFile) -> IncomingFile:
         pieces = file.path.split("/")

@@ -123,7 +123,7 @@ class LiveConnections:
         finally:
             self._open.discard(one)
             reading.cancel()
-            await member.leave()
+            await member.leave_room()
 
     async def _check_all(self) -> None:
         """Until nobody is here any longer."""
@@ -190,7 +190,7 @@ async def _read_frames(receive: Receive, member: Member | ForwardedMember) -> No
         if frame is None:
             return member.outbox.close(1003, "frames are binary here")
         await member.receive(frame)
-        if member.outbox.closed:
+        if member.outbox.is_closed:
             return
         now = time.monotonic()
         cost = max(1 / MAX_FRAMES_PER_SECOND, len(frame) / MAX_BYTES_PER_SECOND)

@@ -64,7 +64,7 @@ class ForwardedMember:
         with contextlib.suppress(OSError):
             await _send(self._writer, frame)
 
-    async def leave(self) -> None:
+    async def leave_room(self) -> None:
         self.outbox.close(GOING, "")
         self._reading.cancel()
         self._writer.close()
@@ -251,7 +251,7 @@ async def _forward_frames(reader: asyncio.StreamReader, writer: asyncio.StreamWr
 
     async def read() -> None:
         with contextlib.suppress(OSError, EOFError):
-            while not member.outbox.closed:
+            while not member.outbox.is_closed:
                 await member.receive(await _receive(reader))
         member.outbox.close(GOING, "")
 
@@ -264,7 +264,7 @@ async def _forward_frames(reader: asyncio.StreamReader, writer: asyncio.StreamWr
         await _send(writer, _END + json.dumps(end).encode())
     finally:
         reading.cancel()
-        await member.leave()
+        await member.leave_room()
 
 
 async def _send(writer: asyncio.StreamWriter, *messages: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Open documents and the clients in them: what one client types is kept, and sent to the others.
+"""Rooms: open documents and their clients. What one client types is saved, and sent to the others.
 
 A room belongs to the process that hosts the live documents of its workspace. Its members are connections of this
 process, or of others that forward theirs (`forwarding.py`). Rooms live on the event loop; documents do not: every call
@@ -37,19 +37,19 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 MAX_MEMBERS = 256  # of one document
-MAX_WAITING_BYTES = 8 << 20  # on their way to one client
+MAX_WAITING_BYTES = 8 << 20  # queued for one client
 MAX_CLIENTS = 32  # whose awareness one connection may send as its own
-MAX_GONE = 1024  # clients whose clocks are remembered after they went, so that no echo brings them back
-GOING = 1001  # close codes: the client has gone, nothing is sent
-TOO_SLOW = 1013  # try again later
+MAX_GONE = 1024  # disconnected clients whose clocks are kept, so that no forwarded state brings them back
+GOING = 1001  # close codes: the client has disconnected, nothing is sent
+TOO_SLOW = 1013  # the client should try again later
 ENDED = 4410  # there is no such live document any more
-RESTARTED = 1012, "the server starts again"  # a close code and its reason: come again
+RESTARTED = 1012, "the server starts again"  # a close code and its reason; the client reconnects
 FAILED = 1011, "something went wrong here"
 
 
 class Outbox:
-    """Frames on their way to one client, on the event loop alone. Who reads too slowly is closed, so that nobody waits
-    for them; to all others, what was put before the end is sent before it."""
+    """The queue of frames for one client, used on the event loop only. A client that reads too slowly is disconnected,
+    so that nobody waits for it; for all others, frames queued before the close are sent first."""
 
     def __init__(self) -> None:
         self._frames: deque[bytes] = deque()
@@ -59,11 +59,11 @@ class Outbox:
         self.reason = ""
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         return self.code is not None
 
     def put(self, frame: bytes) -> None:
-        if self.closed:
+        if self.is_closed:
             return
         if self._frames and self._bytes + len(frame) > MAX_WAITING_BYTES:
             self._frames.clear()
@@ -73,15 +73,15 @@ class Outbox:
         self._changed.set()
 
     def close(self, code: int, reason: str) -> None:
-        """The first reason counts."""
-        if not self.closed:
+        """Close with this code and reason, unless it is closed already."""
+        if not self.is_closed:
             self.code, self.reason = code, reason
             self._changed.set()
 
     async def next(self) -> bytes | None:
-        """The next frame; None at the end."""
+        """Wait for the next frame; None once it is closed and empty."""
         while not self._frames:
-            if self.closed:
+            if self.is_closed:
                 return None
             self._changed.clear()
             await self._changed.wait()
@@ -91,7 +91,7 @@ class Outbox:
 
 
 def close_reason(problem: Problem) -> tuple[int, str]:
-    """The code and reason by which a connection ends. y-websocket does not come again after 4400 to 4499."""
+    """The code and reason to close a connection with. y-websocket does not reconnect after 4400 to 4499."""
     return 4000 + STATUS[problem.code], str(problem)
 
 
@@ -110,7 +110,7 @@ class Member:
         return self.actor.user
 
     async def receive(self, frame: bytes) -> None:
-        """Handle what the client sent, to the end. One that sends what makes no sense is closed."""
+        """Handle one frame of the client completely. A client that sends an invalid one is disconnected."""
         try:
             for message in frames.decode_messages(frame):
                 await self.room.receive(self, message)
@@ -121,16 +121,16 @@ class Member:
             log.exception("a frame of a live document failed")
             self.outbox.close(*FAILED)
 
-    async def leave(self) -> None:
+    async def leave_room(self) -> None:
         self.outbox.close(GOING, "")
-        self.room.leave(self)
+        self.room.remove_member(self)
 
 
 class Awareness:
-    """Who is in a document and where their cursors are: the last state of each client, until it goes.
+    """Who is in a document and where their cursors are: the last state of each client until it disconnects.
 
-    Clients pass on the states of each other, so that every state comes back from all of them: only what is newer by its
-    clock is news. A state belongs to the member that sent it first: nobody changes that of another person's client."""
+    Clients forward the states of each other, so every state comes back from all of them: only a state with a newer
+    clock is news. A state belongs to the member that sent it first: another person's client cannot change it."""
 
     def __init__(self) -> None:
         self._states: dict[int, tuple[ClientState, Member]] = {}
@@ -140,8 +140,8 @@ class Awareness:
         return [state for state, _ in self._states.values()]
 
     def update(self, states: Sequence[ClientState], by: Member) -> list[ClientState]:
-        """Take in what a member sent. Returns what is news to the others; Invalid for more clients than one connection
-        can have."""
+        """Apply the states a member sent, and return those that are news to the others. Invalid for more clients than
+        one connection can have."""
         news = [one for one in states if self._is_news(one, by)]
         for one in news:
             if one.state is None:
@@ -153,7 +153,7 @@ class Awareness:
         return news
 
     def remove_states_of(self, by: Member) -> list[ClientState]:
-        """Returns what is news to the others."""
+        """Remove the states of a member, and return what the others have to be sent."""
         gone = [ClientState(one.client, one.clock, None) for one, owner in self._states.values() if owner is by]
         for one in gone:
             self._remove(one)
@@ -177,9 +177,9 @@ class Awareness:
 
 
 class Room:
-    """One document, open from when its first member joins until its last one has left."""
+    """One document, open from when its first member joins until its last one leaves."""
 
-    document: "Document"  # once it is open, for which every member waits
+    document: "Document"  # set when it is open; every member waits for that
     _unlisten: Callable[[], None]
 
     def __init__(
@@ -207,7 +207,7 @@ class Room:
         await self._run(open_and_listen)
 
     async def release(self) -> None:
-        """However busy everything is: a document that is not released is never evicted."""
+        """Release the document, even if all threads are busy: one that is not released is never evicted."""
 
         def release() -> None:
             self._unlisten()
@@ -218,12 +218,12 @@ class Room:
             await self._threads.finish(release)
 
     async def _run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """One call at a time, so that a busy document has one thread and leaves the others to the others."""
+        """Run `work` in a thread, one call at a time: a busy document takes only one thread of the pool."""
         async with self._call_lock:
             return await self._threads.run(work, *args, **kwargs)
 
     async def join(self, actor: Actor, writes: bool) -> Member:
-        """Add a member, and send it what we have and who is here. A reader is not asked for what it has."""
+        """Add a member, and send it our state and who is here. A reader is not asked for its own state."""
         if len(self._members) >= MAX_MEMBERS:
             words = f"{MAX_MEMBERS} clients have this document open"
             raise Limited(words, hint="try again later", retry_after=30, limit=MAX_MEMBERS, window=0)
@@ -236,12 +236,12 @@ class Room:
             if writes:
                 member.outbox.put(frames.encode_sync(STEP1, await self._run(self.document.state_vector)))
         except BaseException:
-            self.leave(member)
+            self.remove_member(member)
             raise
         self._send_awareness(member)
         return member
 
-    def leave(self, member: Member) -> None:
+    def remove_member(self, member: Member) -> None:
         if member in self._members:
             self._members.remove(member)
             self._broadcast(*frames.encode_awareness_frames(self._awareness.remove_states_of(member)))
@@ -272,8 +272,8 @@ class Room:
             await self._run(self.document.log.call_when_durable, partial(self._call_on_loop, answer))
 
     def _encode_missing(self, vector: bytes) -> bytes:
-        """In a thread: what a client lacks. Conflict for one that has another document, whose text would stand beside
-        ours."""
+        """The update a client lacks; runs in a thread. Conflict for a client with a copy of another document: both
+        texts would end up in it."""
         if not self.document.is_related(vector):
             raise Conflict("you have another copy of this document", hint="open it anew, without what you kept")
         return self.document.encode_update(vector)
@@ -289,7 +289,7 @@ class Room:
                     member.outbox.put(frame)
 
     def _on_update(self, update: bytes, source: object) -> None:
-        """From any thread. Its sender is not sent it again."""
+        """Broadcast an update to all but its sender. Called from any thread."""
         self._call_on_loop(partial(self._broadcast, frames.encode_sync(UPDATE, update), but=source))
 
     def _on_end(self, reason: str) -> None:
@@ -297,8 +297,8 @@ class Room:
         self._call_on_loop(partial(self.close, ENDED, reason))
 
     def _call_on_loop(self, callback: Callable[[], None]) -> None:
-        """From any thread."""
+        """Run `callback` on the event loop. Called from any thread."""
         try:
             self._loop.call_soon_threadsafe(callback)
-        except RuntimeError:  # the loop has ended, and with it every client
+        except RuntimeError:  # the loop has stopped, and every client is disconnected
             pass

@@ -1,4 +1,4 @@
-"""What an operator sees of the server. Everything that serves requests reports here, to metrics, logs and audit log."""
+"""Operations: everything that serves requests reports here, to metrics, access log and audit log."""
 
 import hashlib
 import logging
@@ -52,19 +52,19 @@ class Operations:
         self._folders = state, cache
         self._backed_up = backed_up
 
-    def began(self) -> None:
-        """A call of a tool, prompt or resource begins."""
+    def record_start(self) -> None:
+        """Count the start of a call of a tool, prompt or resource."""
         self.metrics.record_start()
 
-    def ended(self, surface: str, tool: str, outcome: str, seconds: float) -> None:
-        """And ends."""
+    def record_end(self, surface: str, tool: str, outcome: str, seconds: float) -> None:
+        """Count the end of a call, and note it for the access log."""
         self.metrics.record_end(surface, tool, outcome, seconds)
         context = CURRENT_REQUEST.get()
         if context is not None:
             context.surface, context.tool, context.outcome = surface, tool, outcome
 
     def record_request(self, context: RequestContext) -> None:
-        """A request is over."""
+        """Record a finished request in metrics, audit log and access log."""
         self.metrics.record_request(context.route, context.status)
         reason = context.refusal or REASONS.get(context.status, "")
         if reason:
@@ -77,7 +77,7 @@ class Operations:
             _log_access(context, reason)
 
     def record_cut_connection(self, status: int) -> None:
-        """A connection was ended before there was a request: too large a head, too slow, no room."""
+        """Count a connection that was closed before there was a request: head too large, too slow, or too many."""
         self.metrics.record_refusal(CUT_REASONS.get(status, "malformed"))
 
     def routes(self, workers: ThreadPool) -> list[GuardedRoute]:
@@ -114,14 +114,14 @@ class Operations:
 
 
 def _may_read_metrics(who: Principal) -> bool:
-    """They are of the whole server: for callers from whom nothing is hidden, and for tokens made for them."""
+    """Whether a caller may read metrics of the whole server: nothing is hidden from it, or its token is for metrics."""
     grant = who.grant
     sees_all = grant.workspaces is None and grant.surfaces is None and not grant.hide
     return sees_all or METRICS_SURFACE in (grant.surfaces or ())
 
 
 def _log_access(context: RequestContext, reason: str) -> None:
-    """Write one line for the request: how it went, and of the user a hash."""
+    """Write one line on a request to the access log, with a hash of the user."""
     call = f"{context.surface}.{context.tool}" if context.tool else ""
     user = hashlib.sha256(context.user.encode("utf-8", "replace")).hexdigest()[:16] if context.user else ""
     facts = {

@@ -32,7 +32,7 @@ class FolderLock:
         """Busy after `timeout` seconds of waiting."""
         deadline = time.monotonic() + timeout
         try:
-            turn = self._threads.enter(timeout)
+            turn = self._threads.acquire(timeout)
         except BlockingIOError:
             raise _busy_error() from None
         try:
@@ -51,7 +51,7 @@ class FolderLock:
                 finally:
                     self._holder = None
         finally:
-            self._threads.leave(turn)
+            self._threads.release(turn)
 
     def ensure_held(self) -> AbstractContextManager[None]:
         """Hold it for a block, unless this thread holds it already."""

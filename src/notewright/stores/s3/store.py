@@ -382,7 +382,7 @@ class S3Store(Store):
             files.append((f"note-{number:03x}", EXCLUSIVE))
         with ExitStack() as held:
             try:
-                held.callback(self._thread_queue.leave, self._thread_queue.enter(timeout, path))
+                held.callback(self._thread_queue.release, self._thread_queue.acquire(timeout, path))
                 for name, kind in files:
                     left = max(deadline - time.monotonic(), 0.0)
                     held.enter_context(locked_file(self._lock_files / name, kind, left))

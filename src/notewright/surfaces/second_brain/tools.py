@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from notewright.accounts.limits import RateLimits, Window
 from notewright.engine.changes.quotas import find_quota_share
-from notewright.engine.dialects.octarine import size_of
+from notewright.engine.dialects.octarine import find_size
 from notewright.engine.find.grep import Grep
 from notewright.engine.find.grep import grep as grep_notes
 from notewright.engine.read import fetch, listing
@@ -112,7 +112,7 @@ def read(call: Call, args: Args) -> str:
     ws, path = call.workspace, _parse_path(args["path"])
     lines = _parse_range(args["range"]) if "range" in args else None
     most = _parse_count(args, "max_bytes")
-    size, is_whole = size_of(ws, path), lines is None and most is None
+    size, is_whole = find_size(ws, path), lines is None and most is None
     limit = READ_BYTES if is_whole else PART_BYTES
     if size > limit:
         hint = "give range or max_bytes" if is_whole else ""

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from notewright.engine.changes.history import list_changes
-from notewright.engine.dialects.octarine import size_of
+from notewright.engine.dialects.octarine import find_size
 from notewright.engine.find.links import LinkReport, resolver
 from notewright.engine.find.links import links as links_of
 from notewright.engine.read import fetch, read
@@ -148,7 +148,7 @@ def file(request: PageRequest) -> Response:
     if path_problem(raw):
         raise NotFound("there is no such file", what="file")
     path = NotePath(raw)
-    count = size_of(request.ws, path)
+    count = find_size(request.ws, path)
     if count > MAX_FILE_BYTES:
         raise TooLarge(
             f"{path} has {count:,} bytes, too many to send", format_size=count, limit=MAX_FILE_BYTES, path=path
