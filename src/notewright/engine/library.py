@@ -1,4 +1,4 @@
-"""The workspaces one client may use: who may come in, which workspaces there are, and how their owner changes them."""
+"""The workspaces one client may use: access by token, the list of workspaces, and how their owner changes them."""
 
 import difflib
 import functools
@@ -116,17 +116,17 @@ class LazyLibrary(Library):
             self._failed_at = time.monotonic()
             opening.set_exception(error)
             return
-        self.workspaces = library.workspaces  # every call asks for them
+        self.workspaces = library.workspaces  # a direct reference, as every call uses it
         opening.set_result(library)
         try:
             for call in self._on_open:
                 for ws in library.workspaces():
                     call(ws)
-        except Exception:  # a surface that cannot begin now will when it is called
+        except Exception:  # the surface tries again when it is called
             log.debug("a surface could not begin", exc_info=True)
 
     def close(self) -> None:
-        """Close it if it was opened; one that is still being opened is left to the end of the process."""
+        """Close it if it is open; one that is still opening is left to the end of the process."""
         try:
             if self._opening is not None and self._opening.exception(timeout=1) is None:
                 self._opening.result().close()
@@ -136,7 +136,7 @@ class LazyLibrary(Library):
 
 @dataclass(frozen=True)
 class Principal:
-    """The caller. `local` is everybody on this machine, where no authentication was ever set up."""
+    """The caller. `local`: anybody on this machine, while no authentication was ever set up."""
 
     user: str
     grant: Grant = field(default_factory=Grant)
@@ -177,12 +177,12 @@ class Principal:
 
 
 def new_token(registry: Accounts, name: str, grant: Grant, *, now: float, expires: float | None = None) -> str:
-    """Make a new access token. Only its hash is kept. Invalid for a name or pattern that is none."""
+    """Make a new access token. Only its hash is kept. Invalid for a name or pattern that is not valid."""
     if not re.fullmatch(r"[\w][\w .@+-]{0,63}", name):
         hint = "use letters, digits, spaces and . @ + - _, at most 64"
         raise Invalid(f"{name!r} is no name for a token", hint=hint, what="name")
     for glob in (*grant.hide, *grant.write_under):
-        compile_glob(glob)  # refuse it now, and not at every request
+        compile_glob(glob)  # refuse an invalid one now, not at every request
     if expires is not None and expires <= now:
         raise Invalid("the token would have expired already", hint="name a time to come, as in 90d", what="expires")
     secret = PREFIX + secrets.token_urlsafe(32)
@@ -286,7 +286,7 @@ def _workspace_at(
 
 
 def _configured_at(config: Config, location: str) -> WorkspaceConfig:
-    """The configured workspace in a folder, or what a server makes of nothing but the folder."""
+    """The configured workspace in a folder, or one with default settings for the folder."""
     name = location.rpartition("/")[2] or "notes"
     configured = (one for one in config.workspaces if one.location == location)
     return next(configured, WorkspaceConfig(name, workspace_id(name), location))
@@ -346,9 +346,9 @@ def _add(
         kept["name"] = _check_name(name)
         kept.setdefault("id", workspace_id(kept["name"], _used_ids(config, registry)))
         kept = _merge_settings(kept, settings, settable)
-        asked = apply_settings(WorkspaceConfig("", "", location), kept)
-        _refuse_place(asked, served, config)
-        _refuse_clash(asked, served)
+        workspace = apply_settings(WorkspaceConfig("", "", location), kept)
+        _refuse_place(workspace, served, config)
+        _refuse_clash(workspace, served)
         registry.put_record(WorkspaceRecord(location, kept, added=True))
     return find_workspace(config, registry, kept["id"])
 

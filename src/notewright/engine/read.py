@@ -123,7 +123,7 @@ def decode(data: bytes) -> tuple[str, bool]:
 
 
 def exists(ws: Workspace, path: NotePath) -> bool:
-    """Is a file there, hidden or not? A symlink that leads nowhere is none."""
+    """Whether a file is there, hidden or not; a broken symlink does not count."""
     try:
         found = ws.store.stat(path)
     except NotFound:
@@ -132,17 +132,17 @@ def exists(ws: Workspace, path: NotePath) -> bool:
 
 
 def probably_exists(ws: Workspace, path: NotePath) -> bool:
-    """The same, without a request where asking is one and the index knows the file: for a caller that reads it next."""
+    """`exists`, without a request over the network where the index knows the file: for a caller that reads it next."""
     return indexed_file(ws, path) is not None or exists(ws, path)
 
 
 def indexed_file(ws: Workspace, path: NotePath) -> IndexedFile | None:
-    """What the index knows of a file, where to ask the store is a request over the network."""
+    """The file in the index, only where asking the store would be a request over the network; else None."""
     return ws.index.find_file(path) if not ws.store.has_folders and ready.is_fresh(ws) else None
 
 
 def locate(ws: Workspace, raw: str) -> NotePath:
-    """The file a person means: a path (`.md` optional), else a name, else an alias, case ignored."""
+    """The file meant by a path (`.md` optional), else by a name, else by an alias, case ignored."""
     path = NotePath.parse(raw.strip().strip("/"))
     typed = (path,) if path == raw == with_md(path) else (*_as_typed(raw), path, NotePath(with_md(path)))
     spellings = [spelling for spelling in dict.fromkeys(typed) if ws.access.sees(spelling)]
@@ -173,30 +173,28 @@ def locate(ws: Workspace, raw: str) -> NotePath:
 
 
 def _as_typed(raw: str) -> list[NotePath]:
-    """The words with their outer blanks, where there are any: names that are there may have them."""
+    """The path with its outer blanks, if it has any: names of existing notes may have them."""
     typed = raw.strip("/")
     return [] if typed == typed.strip() or path_problem(typed) else [NotePath(typed), NotePath(with_md(typed))]
 
 
 def _find_by_name(ws: Workspace, path: NotePath) -> Sequence[NotePath]:
-    """Files the words could mean: the same path but for case, else that name or path ending, else that alias."""
+    """Files with this path but for case, else with this name or path ending, else with this alias."""
     if not ready.is_fresh(ws):
-        found = _ending_in(
-            path, [p for p in before_index.find_by_name(ws, link_key(path)) if ws.access.sees(p) and exists(ws, p)]
-        )
-        if found:
+        listed = [p for p in before_index.find_by_name(ws, link_key(path)) if ws.access.sees(p) and exists(ws, p)]
+        if found := _select_by_ending(path, listed):
             return found
         ready.wait(ws)
     with ws.index.snapshot():
-        found = _ending_in(path, [p for p in ws.index.by_name(link_key(path)) if ws.access.sees(p)])
+        found = _select_by_ending(path, [p for p in ws.index.by_name(link_key(path)) if ws.access.sees(p)])
         return found or [p for p in dict.fromkeys(ws.index.by_other_name("alias", path_key(path))) if ws.access.sees(p)]
 
 
-def _ending_in(path: NotePath, bearing: Sequence[NotePath]) -> list[NotePath]:
-    """Those with the same path but for case, else those that end in it."""
+def _select_by_ending(path: NotePath, candidates: Sequence[NotePath]) -> list[NotePath]:
+    """The paths that equal `path` but for case, else those that end in it."""
     keys = {path_key(path), path_key(with_md(path))}
-    exact = [p for p in bearing if path_key(p) in keys]
-    return exact or [p for p in bearing if any(path_key(p).endswith("/" + key) for key in keys)]
+    exact = [p for p in candidates if path_key(p) in keys]
+    return exact or [p for p in candidates if any(path_key(p).endswith("/" + key) for key in keys)]
 
 
 def missing_note_error(ws: Workspace, path: str) -> NotFound:
@@ -217,7 +215,7 @@ def _is_folder(ws: Workspace, path: str) -> bool:
 
 
 def find_nearest_paths(ws: Workspace, path: str, count: int = 3) -> list[NotePath]:
-    """Paths of notes whose names are most like this one's. Never fails: it only helps."""
+    """Paths of the notes with the most similar names. Never fails, as it is only for hints."""
     key = link_key(path)[:100]
     try:
         near = _names_like(ws, [key])
@@ -229,7 +227,7 @@ def find_nearest_paths(ws: Workspace, path: str, count: int = 3) -> list[NotePat
 
 
 def name_similarity(wanted: str, path: NotePath) -> float:
-    """How much a note's name is like what somebody called it: 1 is the same."""
+    """How similar a note's name is to what the caller wrote, from 0 to 1."""
     return difflib.SequenceMatcher(None, link_key(wanted)[:100], path_key(path.stem)).ratio()
 
 
@@ -252,10 +250,10 @@ def folder_path(ws: Workspace, raw: str) -> str:
 
 
 def _nearest_folders(ws: Workspace, path: NotePath, count: int = 3) -> list[str]:
-    """By the whole path or the last name in it, case ignored."""
+    """Folders most similar by their whole path or last name, case ignored."""
     wanted = path_key(path)[-200:]
 
-    def likeness(folder: str) -> float:
+    def measure_similarity(folder: str) -> float:
         names = (path_key(folder), path_key(NotePath(folder).name))
         return max(difflib.SequenceMatcher(None, wanted, name).ratio() for name in names)
 
@@ -264,11 +262,11 @@ def _nearest_folders(ws: Workspace, path: NotePath, count: int = 3) -> list[str]
     except Problem:
         return []
     found = [name for name, _ in ws.index.folders(visible=ws.access.visibility)][:2000]
-    return sorted(found, key=lambda folder: (-likeness(folder), folder))[:count]
+    return sorted(found, key=lambda folder: (-measure_similarity(folder), folder))[:count]
 
 
 def listing(ws: Workspace, selection: Selection) -> tuple[list[IndexedFile], int]:
-    """Files, sorted and paged, as this reader may see them, and how many there are in all."""
+    """The files selected that the caller may see, sorted and paged, and their total number."""
     _check_sort(selection.sort)
     if not ready.is_fresh(ws) and before_index.can_select(selection):
         return before_index.select(ws, selection)
@@ -379,12 +377,12 @@ def resolve_symlinks(ws: Workspace, path: NotePath) -> NotePath:
 
 
 def _follow_first_symlink(ws: Workspace, path: NotePath) -> NotePath:
-    """The path with its first symbolic link replaced by what it means."""
+    """The path with its first symbolic link replaced by its target."""
     pieces = path.split("/")
     for count in range(1, len(pieces) + 1):
-        begun = NotePath("/".join(pieces[:count]))
+        prefix = NotePath("/".join(pieces[:count]))
         try:
-            entry = ws.store.stat(begun, hidden=begun.is_hidden)
+            entry = ws.store.stat(prefix, hidden=prefix.is_hidden)
         except NotFound:
             return path
         if entry.kind == "symlink" and entry.real is not None:

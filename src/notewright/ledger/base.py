@@ -66,7 +66,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ChangeQuery:
-    """Which changes are asked for; newest first."""
+    """Which changes to select, newest first."""
 
     path: str | None = None  # of a file, or of a folder and everything in it
     since: float | None = None  # inclusive
@@ -87,8 +87,8 @@ class Ledger(Protocol):
     def record(
         self, change: Change, blobs: Mapping[str, bytes], *following: Change, meanwhile: Callable[[], None] = no_op
     ) -> None:
-        """Durable when it returns, with those that follow it, all or none. `blobs` are the bytes by SHA-256, before and
-        after, that no store holds for us. `meanwhile` is called while the disk syncs, and raises nothing."""
+        """Record a change and those that follow it, all or none; durable when it returns. `blobs`: by SHA-256, the
+        bytes before and after that no store holds for us. `meanwhile` is called while the disk syncs, and raises nothing."""
 
     def close_change(self, change_id: str, state: State, *, steps: tuple[Step, ...] | None = None) -> None:
         """Mark it as done or taken back; `steps` replaces the plan where some of it had to be left out.
@@ -104,27 +104,27 @@ class Ledger(Protocol):
 
     def change(self, change_id: str) -> Change | None: ...
 
-    def find_changes(self, asked: ChangeQuery) -> list[Change]:
+    def find_changes(self, query: ChangeQuery) -> list[Change]:
         """Changes that are done, newest first."""
 
     def blob(self, version: str) -> bytes | None: ...
 
     def has_written(self, path: str, version: str) -> bool:
-        """Did a change set of ours leave exactly this at this path?"""
+        """Whether a change set of ours wrote this version at this path."""
 
     def find_blob(self, path: str, prefix: str) -> bytes | None:
-        """The bytes a path once had whose SHA-256 begins so, if they are kept and it is the only one."""
+        """The bytes a path once had whose SHA-256 has this prefix, if they are kept and the prefix is unique."""
 
     def find_departures(self, path: str) -> list[tuple[float, NotePath | None]]:
         """When the file of this path was moved or deleted through us, and where to (None: nowhere); oldest first."""
 
     def first_seen(self, paths: Iterable[str]) -> dict[str, float]:
-        """When a note was created through us, or had last been saved when we first changed it; moved, it keeps that."""
+        """When each note was created through us, or last saved before we first changed it; a move keeps that time."""
 
     def purge(self, path: str) -> int:
-        """Forget every kept byte of one note, under its former names too; how many versions that were."""
+        """Remove all kept versions of one note, under its former names too, and return their number."""
 
     def trim(self, *, keep_days: float, keep_bytes: int, now: float) -> None:
-        """Forget the oldest changes over either bound; never one that is not finished."""
+        """Remove the oldest changes beyond either limit; never an unfinished one."""
 
     def close(self) -> None: ...

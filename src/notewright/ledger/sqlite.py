@@ -75,7 +75,7 @@ class SqliteLedger:
 
     @classmethod
     def in_memory(cls) -> "SqliteLedger":
-        """One that is gone with its process."""
+        """A ledger that ends with its process."""
         return cls(apsw.Connection(":memory:"))
 
     def close(self) -> None:
@@ -83,8 +83,8 @@ class SqliteLedger:
             self._db.close()
 
     def take_over(self, other: "SqliteLedger") -> int | None:
-        """Become a copy of another ledger, whose changes are counted. None, and nothing done, where this one has a
-        change that the other does not have."""
+        """Become a copy of another ledger, and return the number of its changes. None, and nothing is done, where this
+        one has a change that the other lacks."""
         ids = "select id from change"
         with self._lock, other._lock, translate_errors("the history"):
             theirs = {id for (id,) in other._db.execute(ids)}
@@ -97,7 +97,7 @@ class SqliteLedger:
             self._sync()
         return len(theirs)
 
-    # What happens
+    # Recording changes
 
     def record(
         self, change: Change, blobs: Mapping[str, bytes], *following: Change, meanwhile: Callable[[], None] = no_op
@@ -109,7 +109,7 @@ class SqliteLedger:
                 db.executemany("insert or ignore into blob values(?, ?)", blobs.items())
             try:
                 self._sync(meanwhile)
-            except BaseException:  # it is refused, so it must not happen after all
+            except BaseException:  # the caller gets an error, so the change must not happen after all
                 self._unclosed.update((one.id, ("taken_back", None)) for one in (change, *following))
                 with suppress(Problem):
                     self._close_changes()
@@ -127,7 +127,7 @@ class SqliteLedger:
         self._close_changes()
 
     def _close_changes(self) -> None:
-        """Close what is to be closed, until it succeeds: a change that was refused must not happen after all."""
+        """Close the changes that wait for it; retried until it succeeds: a refused change must not happen after all."""
         with self._lock:
             while self._unclosed:
                 change_id, (state, steps) = next(iter(self._unclosed.items()))
@@ -136,7 +136,7 @@ class SqliteLedger:
                 self._open_changes.pop(change_id, None)
 
     def _close_change(self, change_id: str, state: State, steps: tuple[Step, ...] | None, known: Change | None) -> None:
-        """`known`: it was recorded here, by whoever closes it."""
+        """Close one change. `known`: the change, if this process recorded it."""
         closed = "update change set state = ? where id = ? and state = 'recorded'"
         if known and steps is None and (state != "done" or not (known.undoes or any(map(_is_new, known.steps)))):
             with translate_errors("the history"):
@@ -157,7 +157,7 @@ class SqliteLedger:
                 made = steps if steps is not None else known.steps if known else _read_steps(db, seq)
                 _set_birth_times(db, made, at, restores=bool(undone))
 
-    # What happened
+    # Reading the history
 
     def data_version(self) -> int:
         with self._lock, translate_errors("the history"):
@@ -172,22 +172,22 @@ class SqliteLedger:
         found = self._changes("where id = ?", (change_id,))
         return found[0] if found else None
 
-    def find_changes(self, asked: ChangeQuery) -> list[Change]:
+    def find_changes(self, query: ChangeQuery) -> list[Change]:
         conditions: dict[str, tuple[Any, ...]] = {"state = 'done'": ()}
-        if asked.path is not None:
-            inside = (asked.path, asked.path + "/", asked.path + "0")  # "0" is the character after "/"
+        if query.path is not None:
+            inside = (query.path, query.path + "/", query.path + "0")  # "0" is the character after "/"
             conditions["seq in (select change from step where path = ? or (path > ? and path < ?))"] = inside
         for column, value in (
-            ("at >=", asked.since),
-            ("at <", asked.until),
-            ("client =", asked.client),
-            ("user =", asked.user),
+            ("at >=", query.since),
+            ("at <", query.until),
+            ("client =", query.client),
+            ("user =", query.user),
         ):
             if value is not None:
                 conditions[f"{column} ?"] = (value,)
         values = [value for each in conditions.values() for value in each]
         where = " and ".join(conditions)
-        return self._changes(f"where {where} order by seq desc limit ? offset ?", (*values, asked.limit, asked.offset))
+        return self._changes(f"where {where} order by seq desc limit ? offset ?", (*values, query.limit, query.offset))
 
     def _changes(self, which: str, values: tuple[Any, ...]) -> list[Change]:
         with self._lock, translate_errors("the history"):
@@ -232,7 +232,7 @@ class SqliteLedger:
         with self._lock, translate_errors("the history"):
             return self._db.execute(question, values).fetchall()
 
-    # Forgetting
+    # Removing old data
 
     def purge(self, path: str) -> int:
         with self._transaction() as db:
@@ -250,7 +250,7 @@ class SqliteLedger:
             old = self._db.execute("select max(seq) from change where at < ?", (now - keep_days * 86_400,)).get
             cut = max(old or 0, _find_cut(self._db, keep_bytes))
         if not cut:
-            return  # as on most days: nobody else had to wait
+            return  # as on most days: without a write lock
         with self._transaction() as db:
             db.execute("delete from change where seq <= ? and state <> 'recorded'", (cut,))
             db.execute(f"delete from blob where version not in ({_versions_sql('true')})")
@@ -261,11 +261,10 @@ class SqliteLedger:
             try:
                 self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
             except apsw.BusyError:
-                pass  # a reader elsewhere still needs it; the next checkpoint gets there
+                pass  # a reader in another process still needs it; the next checkpoint does it
 
     def _sync(self, meanwhile: Callable[[], None] = no_op) -> None:
-        """What was committed is on disk when it returns, as after a commit with `synchronous = full`: the write-ahead
-        log is synced."""
+        """Sync the write-ahead log: all commits are on disk when it returns, as with `synchronous = full`."""
         from notewright.disk_sync import Sync
 
         with translate_errors("the history"):
@@ -278,7 +277,7 @@ class SqliteLedger:
 
     @contextmanager
     def _transaction(self) -> Iterator[apsw.Connection]:
-        """All of it or none; on disk with the next `_sync`."""
+        """A transaction for this block; durable with the next `_sync`."""
         with self._lock, translate_errors("the history"):
             self._db.execute("begin immediate")
             try:
@@ -292,7 +291,7 @@ class SqliteLedger:
 
 
 def _versions_sql(of: str) -> str:
-    """The versions named by some steps, before and after."""
+    """SQL for the versions in the steps that match a condition, before and after."""
     sides = (f"select {side} from step where {side} is not null and {of}" for side in ("before", "after"))
     return " union ".join(sides)
 
@@ -361,15 +360,15 @@ def _set_birth_times(db: apsw.Connection, steps: Iterable[Step], at: float, *, r
 
 
 def _names_of(db: apsw.Connection, path: str) -> set[str]:
-    """Every name a note had, by following its moves both ways."""
+    """Every name a note had, found by following its moves both ways."""
     names, new = set[str](), {path}
     while new:
         names |= new
-        asked = json.dumps(sorted(new))
+        paths = json.dumps(sorted(new))
         rows = db.execute(
             "select path, source from step where source is not null and"
             " (path in (select value from json_each(?1)) or source in (select value from json_each(?1)))",
-            (asked,),
+            (paths,),
         )
         new = {name for row in rows for name in row} - names
     return names

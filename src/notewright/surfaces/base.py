@@ -227,13 +227,13 @@ class RpcError(Exception):
 
 
 def rate_limited_error(problem: Problem, words: str) -> RpcError:
-    """A Limited over HTTP: 429 with when to come back."""
+    """The error for Limited over HTTP: 429 with the seconds to wait."""
     wait, limit, window = (problem.details[name] for name in ("retry_after", "limit", "name"))
-    told = {"retryAfter": wait, "limit": limit, "window": window}
-    return RpcError(RATE_LIMITED, words, told, status=429, headers={"Retry-After": str(wait)})
+    data = {"retryAfter": wait, "limit": limit, "window": window}
+    return RpcError(RATE_LIMITED, words, data, status=429, headers={"Retry-After": str(wait)})
 
 
-# In the order of their weight: of several mistakes in one call the first is told.
+# Most important first: of several mistakes in one call only the first is reported.
 ArgumentFault = Literal["surrogate", "missing", "unknown", "type", "enum", "range", "length", "pattern", "shape"]
 
 
@@ -374,5 +374,5 @@ def join_bounded(
     text = around[0] + separator.join(entries[:kept]) + around[1]
     if kept == len(entries):
         return Answer.of(text)
-    said = f"Cut: {kept} of {len(entries)} shown. Narrow the {narrow}."
-    return Answer.of(text, said, meta={"truncated": True, "total": len(entries)})
+    notice = f"Cut: {kept} of {len(entries)} shown. Narrow the {narrow}."
+    return Answer.of(text, notice, meta={"truncated": True, "total": len(entries)})

@@ -17,9 +17,9 @@ def tool(
     *,
     by_index: bool = True,
 ) -> Tool:
-    """A tool that is described by the docstring of the function that does it."""
-    said = getattr(run, "func", run).__doc__ or ""
-    return Tool(name, " ".join(said.split()), schema, run, annotations or {}, by_index)
+    """A tool; its description is the docstring of its function."""
+    description = getattr(run, "func", run).__doc__ or ""
+    return Tool(name, " ".join(description.split()), schema, run, annotations or {}, by_index)
 
 
 def takes(**properties: dict[str, Any]) -> dict[str, Any]:

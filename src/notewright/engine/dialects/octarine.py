@@ -222,17 +222,17 @@ class RankedPage(NamedTuple):
     total: int
     matches: int
     late: bool
-    asked: Find  # with the deadline for the rest of the call
+    find: Find  # with the deadline for the rest of the call
 
 
 def rank_texts(
-    workspaces: Sequence[Workspace], asked: Find, order: FoundOrder = "relevance", *, offset: int = 0, limit: int = 100
+    workspaces: Sequence[Workspace], find: Find, order: FoundOrder = "relevance", *, offset: int = 0, limit: int = 100
 ) -> RankedPage:
     """Find and rank notes that hold a text, in all these workspaces together. Invalid for an invalid pattern."""
-    asked.check()
-    asked = replace(asked, until=time.monotonic() + min(PATTERN_SECONDS, max(ws.limits.seconds for ws in workspaces)))
-    answers = [(ws, find_text(ws, asked)) for ws in workspaces]
-    ranked = [RankedNote(ws, found, _score(ws, asked, found)) for ws, answer in answers for found in answer.notes]
+    find.check()
+    find = replace(find, until=time.monotonic() + min(PATTERN_SECONDS, max(ws.limits.seconds for ws in workspaces)))
+    answers = [(ws, find_text(ws, find)) for ws in workspaces]
+    ranked = [RankedNote(ws, found, _score(ws, find, found)) for ws, answer in answers for found in answer.notes]
     if order == "created":
         ranked = _add_creation_times(ranked)
     keys: dict[FoundOrder, Callable[[RankedNote], Any]] = {
@@ -248,7 +248,7 @@ def rank_texts(
         len(ranked),
         sum(note.found.matches for note in ranked),
         any(answer.late for _, answer in answers),
-        asked,
+        find,
     )
 
 
@@ -259,13 +259,13 @@ def _add_creation_times(ranked: Sequence[RankedNote]) -> list[RankedNote]:
     return [note._replace(created=times[id(note.ws)][note.found.path]) for note in ranked]
 
 
-def _score(ws: Workspace, asked: Find, found: FoundIn) -> float:
+def _score(ws: Workspace, find: Find, found: FoundIn) -> float:
     """A score from the number of matches, the place of the first, and the name; rounded as it is shown and compared."""
     if not found.matches:
         return 0.0
     often, early = 1 - 1 / (1 + found.matches), 1 - found.first / max(found.length, 1)
     name = found.path.name
-    in_name = (asked.regex or asked.query.lower() in name.lower()) and any(True for _ in find_places(ws, asked, name))
+    in_name = (find.regex or find.query.lower() in name.lower()) and any(True for _ in find_places(ws, find, name))
     return round(100 * (0.55 * often + 0.30 * early + 0.15 * in_name), 1)
 
 

@@ -55,8 +55,8 @@ def _refuse_outer_blanks(place: NamedPath) -> None:
     """Refuse a new name with a blank at either end: links could not name it, and trimmed it could be another note's."""
     name = without_md(place.path)
     if name != name.strip() and not (place.ws.access.sees(place.path) and exists(place.ws, place.path)):
-        said = f"{name!r} cannot be a name: it begins or ends with a blank"
-        raise Invalid(said, hint="leave the blanks out", what="path", path=place.path)
+        message = f"{name!r} cannot be a name: it begins or ends with a blank"
+        raise Invalid(message, hint="leave the blanks out", what="path", path=place.path)
 
 
 def _explain_conflict(call: Call, place: NamedPath, seen: str, conflict: Conflict) -> Conflict:
@@ -65,13 +65,13 @@ def _explain_conflict(call: Call, place: NamedPath, seen: str, conflict: Conflic
     if current is None:
         return Conflict(f"{path} is not there", hint="leave out version to create it", path=path)
     seen = words.shorten(seen, 70)
-    said = f"{path} changed since version {seen}: it is now {words.cut_version(current)}"
+    message = f"{path} changed since version {seen}: it is now {words.cut_version(current)}"
     old, new = find_shown_text(call, place, seen), read(place.ws, path).text
     remember(call, place, current, new)
     hint = "read it again, then repeat the change"
     if old is None:
-        return Conflict(said, hint=hint, path=path)
-    return Conflict(said, hint=f"{hint}. What changed", path=path, lines=tuple(words.format_diff(old, new)))
+        return Conflict(message, hint=hint, path=path)
+    return Conflict(message, hint=f"{hint}. What changed", path=path, lines=tuple(words.format_diff(old, new)))
 
 
 def edit(call: Call, args: Args) -> str:
@@ -220,8 +220,8 @@ def _locate_tag(places: Places, raw: str) -> tuple[Workspace, str]:
         return having[0], raw
     if having:
         names = [f"{ws.name}/{raw}" for ws in having]
-        said = f"{raw} is a tag in {len(having)} workspaces: {', '.join(names)}"
-        raise Ambiguous(said, hint="give one of these", what="tag", candidates=names)
+        message = f"{raw} is a tag in {len(having)} workspaces: {', '.join(names)}"
+        raise Ambiguous(message, hint="give one of these", what="tag", candidates=names)
     near = [f"{ws.name}/#{tag}" for ws in places.call.workspaces for tag in find_nearest_tags(ws, raw[1:], 1)]
     hint = f"nearest: {', '.join(near[:3])}" if near else "there are no tags"
     raise NotFound(f"no note has the tag {raw}", hint=hint, what="tag", nearest=near[:3])
@@ -263,9 +263,9 @@ def delete(call: Call, args: Args) -> str:
     except NotFound as missing:
         if "folder" not in missing.details:
             raise
-        said = f"{args['path']} is a folder; notes and attachments are deleted"
+        message = f"{args['path']} is a folder; notes and attachments are deleted"
         hint = "delete its notes one by one, or move it into an archive folder"
-        raise Invalid(said, hint=hint, what="path") from None
+        raise Invalid(message, hint=hint, what="path") from None
     dry_run = args.get("dry_run", False)
     with places.prefixing_problems(place.ws):
         done = delete_note(place.ws, place.path, dry_run=dry_run)

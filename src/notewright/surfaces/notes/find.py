@@ -79,7 +79,7 @@ def grep(call: Call, args: Args) -> str:
         looked_into += count
         call.report(looked_into, None, f"{looked_into} notes looked into")
 
-    asked = Grep(
+    query = Grep(
         args["pattern"],
         glob=args.get("glob"),
         ignore_case=args.get("ignore_case", True),
@@ -91,8 +91,8 @@ def grep(call: Call, args: Args) -> str:
     )
     folders = places.folders(args.get("folder", ""))
     if len(folders) > 1:
-        asked = replace(asked, until=time.monotonic() + PATTERN_SECONDS)
-    found = [(ws, grep_notes(ws, replace(asked, folder=folder))) for ws, folder in folders]
+        query = replace(query, until=time.monotonic() + PATTERN_SECONDS)
+    found = [(ws, grep_notes(ws, replace(query, folder=folder))) for ws, folder in folders]
     shown = [(places.show(ws, hit.path), hit) for ws, one in found for hit in one.items][:limit]
     lines, notes = sum(one.total_lines for _, one in found), sum(one.total_notes for _, one in found)
     late = any(one.late for _, one in found)

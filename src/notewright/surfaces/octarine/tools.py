@@ -152,7 +152,7 @@ def _render_results(
     for one in found.notes:
         call.stop_if_cancelled()
         text, marks = one.text, list[dict[str, Any]]()
-        for place in find_places(one.ws, found.asked, text) if one.found.matches else ():
+        for place in find_places(one.ws, found.find, text) if one.found.matches else ():
             if marks and room < 0:
                 cut = True
                 break

@@ -58,20 +58,20 @@ class SecondBrainStyle(Style):
         code = 400 if sought else self.table[problem.code]
         if problem.code == "limited":
             wait, limit, name = (problem.details[key] for key in ("retry_after", "limit", "name"))
-            said = f"Rate limit exceeded: {limit} tool calls per {name}. Retry after {wait} seconds."
+            message = f"Rate limit exceeded: {limit} tool calls per {name}. Retry after {wait} seconds."
             if failed.call.transport == "http":
-                raise rate_limited_error(problem, said)
-            return Answer.error(f"Error 429: {said}", meta={"code": 429})
+                raise rate_limited_error(problem, message)
+            return Answer.error(f"Error 429: {message}", meta={"code": 429})
         return Answer.error(f"Error {code}: {describe_problem(problem, failed.args)}", meta={"code": code})
 
     def bad_arguments(self, failed: FailedCall, fault: BadArgument) -> Answer:
         if fault.argument == "path" and failed.tool != "grep" and fault.fault in ("missing", "length"):
-            said = "path parameter is required and cannot be empty"
+            message = "path parameter is required and cannot be empty"
         elif fault.argument == "range":
-            said = "Invalid range - expected [start, end] line numbers"
+            message = "Invalid range - expected [start, end] line numbers"
         else:
-            said = f"Invalid parameters: {fault.message}"
-        return Answer.error(f"Error 400: {said}", meta={"code": 400})
+            message = f"Invalid parameters: {fault.message}"
+        return Answer.error(f"Error 400: {message}", meta={"code": 400})
 
 
 def describe_problem(problem: Problem, args: Args) -> str:
@@ -215,12 +215,12 @@ def grep(call: Call, args: Args) -> Answer:
     scope = args["path"].removesuffix("/") if args.get("path") else None
     if scope is not None:
         if re.search(r"(^|/)(\.|/|$)|[\x00-\x1f\x7f]", scope) or len(scope) > PATH_CHARACTERS:
-            said = f"Invalid path {_shorten(args['path'])!r}: name a file or folder from the root, or a glob"
-            raise Invalid(said, what="path")
+            message = f"Invalid path {_shorten(args['path'])!r}: name a file or folder from the root, or a glob"
+            raise Invalid(message, what="path")
         if re.search(r"[*?\[{]", scope):
             with _translate_pattern_errors("glob"):
                 compile_glob(scope)
-    asked = Grep(
+    query = Grep(
         pattern,
         dialect="python-like",
         ignore_case=ignore_case,
@@ -232,7 +232,7 @@ def grep(call: Call, args: Args) -> Answer:
         cancelled=call.cancelled,
     )
     with _translate_pattern_errors("regex"):
-        found = grep_notes(ws, asked)
+        found = grep_notes(ws, query)
     rows = []
     for one in found.items:
         row: dict[str, Any] = {"path": one.path, "line": one.line, "match": one.text}
