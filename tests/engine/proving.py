@@ -10,7 +10,7 @@ from tests.index.parts import facts
 
 from notewright.engine.find.search import parse_query, search
 from notewright.engine.indexing.filing import read_many_for_index
-from notewright.engine.read import listing
+from notewright.engine.read import list_files
 from notewright.engine.workspace import Workspace
 from notewright.index.base import Selection
 from notewright.index.sqlite.index import SqliteIndex
@@ -26,7 +26,7 @@ def until(true: Callable[[], bool], seconds: float = 30) -> float:
 
 
 def paths(ws: Workspace) -> list[str]:
-    return [filed.path for filed in listing(ws, Selection(notes_only=False))[0]]
+    return [filed.path for filed in list_files(ws, Selection(notes_only=False))[0]]
 
 
 def found(ws: Workspace, word: str) -> list[str]:

@@ -19,7 +19,7 @@ from notewright.engine.find.grep import Find, Grep, find_notes_containing, find_
 from notewright.engine.find.links import incoming, outgoing
 from notewright.engine.find.search import parse_query, search
 from notewright.engine.move import move
-from notewright.engine.read import find_nearest_paths, list_folder, listing, locate, read
+from notewright.engine.read import find_nearest_paths, list_files, list_folder, locate, read
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import change_path, create, delete, edit_note, put
 from notewright.errors import Forbidden, Invalid, NotFound, Problem, ReadOnly, TooLarge
@@ -78,8 +78,8 @@ QUESTIONS: dict[str, Callable[[Workspace], Any]] = {
     "grep": lambda ws: grep(ws, Grep("tea")),
     "grep of files": lambda ws: grep(ws, Grep("tea|config", dialect="python-like", files=True)),
     "find": lambda ws: find_text(ws, Find("tea")),
-    "containing": lambda ws: find_notes_containing(ws, "tea"),
-    "listing": lambda ws: listing(ws, Selection(notes_only=False, visible=ws.access.visibility)),
+    "holding": lambda ws: holding(ws, "tea"),
+    "listing": lambda ws: list_files(ws, Selection(notes_only=False, visible=ws.access.visibility)),
     "folder": lambda ws: list_folder(ws, ""),
     "glob": lambda ws: list_folder(ws, "", glob="**"),
     "walk": lambda ws: list(walk(ws, "", recursive=True)),

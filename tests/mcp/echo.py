@@ -36,7 +36,7 @@ from notewright.surfaces.resources import NoteResources
 class Plain(Style):
     table = MappingProxyType({code: code for code in errors.codes()})
 
-    def problem(self, failed: FailedCall) -> Answer:
+    def render_problem(self, failed: FailedCall) -> Answer:
         wait = failed.problem.details.get("retry_after")
         if wait is not None and failed.call.transport == "http":
             raise RpcError(
@@ -46,7 +46,7 @@ class Plain(Style):
 
 
 class Strict(Plain):
-    def bad_arguments(self, failed: FailedCall, fault: BadArgument) -> Answer:
+    def render_bad_arguments(self, failed: FailedCall, fault: BadArgument) -> Answer:
         raise RpcError(INVALID_PARAMS, fault.message)
 
 

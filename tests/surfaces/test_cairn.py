@@ -107,13 +107,13 @@ def test_arguments_nobody_knows_are_ignored(cairn: OpenDesk) -> None:
 
 def test_what_we_did_not_expect_is_an_internal_error(cairn: OpenDesk) -> None:
     failed = FailedCall(Internal("something went wrong here"), "cairn_read", {}, Call(Library.of([cairn().ws])))
-    assert SURFACE.style.problem(failed).text == "internal_error: something went wrong here"
+    assert SURFACE.style.render_problem(failed).text == "internal_error: something went wrong here"
 
 
 def test_an_index_that_is_not_ready_says_how_far_it_is(cairn: OpenDesk) -> None:
     problem = errors.Indexing("wait", done=3, total=9)
     failed = FailedCall(problem, "cairn_read", {}, Call(Library.of([cairn().ws])))
-    assert SURFACE.style.problem(failed).text == "internal_error: still indexing (3 of 9), try again"
+    assert SURFACE.style.render_problem(failed).text == "internal_error: still indexing (3 of 9), try again"
 
 
 @pytest.mark.parametrize(

@@ -260,4 +260,4 @@ def test_a_patch_of_a_missing_note_makes_none(cairn: OpenDesk, op: str) -> None:
 def test_a_conflict_says_to_read_again(cairn: OpenDesk) -> None:
     problem = errors.Conflict("a.md changed", path=NotePath("x/a.md"), current="1")
     failed = FailedCall(problem, "cairn_patch", {}, Call(Library.of([cairn().ws])))
-    assert SURFACE.style.problem(failed).text == "conflict: Note 'x/a' changed, read it again"
+    assert SURFACE.style.render_problem(failed).text == "conflict: Note 'x/a' changed, read it again"

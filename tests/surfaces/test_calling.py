@@ -25,7 +25,7 @@ from notewright.surfaces.perform import coerce_leniently, perform
 class Plain(Style):
     table = MappingProxyType({code: code for code in errors.codes()})
 
-    def problem(self, failed: FailedCall) -> Answer:
+    def render_problem(self, failed: FailedCall) -> Answer:
         return Answer.error(f"{self.table[failed.problem.code]}: {failed.problem}")
 
 
@@ -89,7 +89,7 @@ def test_a_style_learns_what_was_wrong_with_which_argument() -> None:
     seen: list[BadArgument] = []
 
     class Nosy(Plain):
-        def bad_arguments(self, failed: FailedCall, fault: BadArgument) -> Answer:
+        def render_bad_arguments(self, failed: FailedCall, fault: BadArgument) -> Answer:
             seen.append(fault)
             return Answer.error("no")
 

@@ -12,7 +12,7 @@ from notewright.config.load import Config, WorkspaceConfig
 from notewright.engine.find.context import pack_for_note
 from notewright.engine.find.links import incoming, outgoing
 from notewright.engine.library import Library
-from notewright.engine.read import listing, read
+from notewright.engine.read import list_files, read
 from notewright.engine.workspace import Workspace
 from notewright.index.base import Selection
 from notewright.ledger.base import Actor
@@ -42,7 +42,7 @@ def on_one_line(text: str) -> str:
 
 
 def note_paths(ws: Workspace) -> list[NotePath]:
-    return [filed.path for filed in listing(ws, Selection(limit=None, folder="", recursive=True))[0]]
+    return [filed.path for filed in list_files(ws, Selection(limit=None, folder="", recursive=True))[0]]
 
 
 @pytest.fixture

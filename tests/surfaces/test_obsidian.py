@@ -583,4 +583,6 @@ def test_while_the_index_is_not_there_names_and_texts_are_and_the_rest_is_to_be_
 
 def test_a_conflict_asks_to_read_again(vault: OpenVault) -> None:
     failed = FailedCall(Conflict("A.md changed", path=NotePath("A.md")), "update_note", {"name": "A"}, None)  # type: ignore[arg-type]
-    assert SURFACE.style.problem(failed).text == "Error executing tool update_note: Note 'A' changed, read it again"
+    assert (
+        SURFACE.style.render_problem(failed).text == "Error executing tool update_note: Note 'A' changed, read it again"
+    )

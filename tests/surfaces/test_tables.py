@@ -37,7 +37,7 @@ def test_every_problem_is_put_into_words_by_every_tool(name: str, kind: type[Pro
         args = {required: "x" for required in tool.schema.get("required", ())} | {"old_str": "x", "find": "x"}
         problem = kind("something is wrong", hint="do something else", **DETAILS.get(kind.code, {}))
         try:
-            answer = surface.style.problem(FailedCall(problem, tool.name, args, call))
+            answer = surface.style.render_problem(FailedCall(problem, tool.name, args, call))
         except RpcError as refused:
             assert refused.message
             continue
@@ -54,7 +54,9 @@ def test_every_surface_answers_a_wrong_argument_and_an_unknown_tool(name: str) -
         perform(surface, Call(Library.of([])), "no_such_tool", {})
     fault = BadArgument("limit must be integer", "type", "limit", "limit", "integer")
     try:
-        answer = surface.style.bad_arguments(FailedCall(fault, surface.tools[0].name, {}, Call(Library.of([]))), fault)
+        answer = surface.style.render_bad_arguments(
+            FailedCall(fault, surface.tools[0].name, {}, Call(Library.of([]))), fault
+        )
     except RpcError as refused:
         assert refused.code == -32602
     else:
@@ -68,5 +70,5 @@ def test_every_surface_names_the_change_that_may_have_happened(name: str, kind: 
     problem = kind("no answer", hint="the next write completes change abc23xyz", path="A.md", change="abc23xyz")
     for tool in surface.tools:
         args = {required: "x" for required in tool.schema.get("required", ())}
-        answer = surface.style.problem(FailedCall(problem, tool.name, args, Call(Library.of([]))))
+        answer = surface.style.render_problem(FailedCall(problem, tool.name, args, Call(Library.of([]))))
         assert answer.is_error and "abc23xyz" in answer.text

@@ -13,7 +13,7 @@ from notewright.engine.changes.history import undo_since as undo_changes_since
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid
 from notewright.ledger.base import ChangeQuery
-from notewright.surfaces.arguments import since_time
+from notewright.surfaces.arguments import parse_since
 
 DIFF_LINES = 2000
 operations = OperationTable("/api/v1/workspaces/{id}")
@@ -42,7 +42,7 @@ def list_changes(request: ApiRequest) -> dict[str, Any]:
     page = CursorPage.from_request(request, 50, now=time.time())
     past = ChangeQuery(
         path=query.get("path"),
-        since=since_time(query["since"], ws.timezone) if "since" in query else None,
+        since=parse_since(query["since"], ws.timezone) if "since" in query else None,
         until=page.until,
         client=query.get("client"),
         user=query.get("user"),
@@ -85,7 +85,7 @@ def undo_since(request: ApiRequest) -> dict[str, Any]:
     if not body.keys() & {"since", "client", "user"}:
         hint = "give since, client or user: all that a client did since a time is taken back"
         raise Invalid("nothing says what to undo", hint=hint, what="since")
-    since = since_time(body["since"], ws.timezone) if "since" in body else 0.0
+    since = parse_since(body["since"], ws.timezone) if "since" in body else 0.0
     who = {"client": body.get("client"), "user": body.get("user")}
     return _undo_record(ws, undo_changes_since(ws, since, **who, dry_run=body.get("dry_run", False)))
 

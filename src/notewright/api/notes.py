@@ -10,7 +10,7 @@ from notewright.api.schemas import array, fill, number, returns, takes, text
 from notewright.engine.check import check
 from notewright.engine.find.links import links as links_of
 from notewright.engine.find.search import parse_query, search
-from notewright.engine.read import find_creation_times, listing, read, stat_file
+from notewright.engine.read import find_creation_times, list_files, read, stat_file
 from notewright.errors import Indexing, NotFound, TooLarge
 from notewright.index.base import Selection
 from notewright.notes.path import NotePath
@@ -39,7 +39,7 @@ def list_notes(request: ApiRequest) -> dict[str, Any]:
         limit=page.limit,
         offset=page.offset,
     )
-    found, total = listing(ws, selection)
+    found, total = list_files(ws, selection)
     notes = [fill(schemas.LISTED_NOTE, filed, modified=format_utc(filed.modified_ns / 1e9)) for filed in found]
     return {"notes": notes, "total": total, "cursor": page.next_cursor(page.offset + len(found) < total)}
 

@@ -29,7 +29,7 @@ from notewright.server.auth.browser_session import BrowserSessions
 from notewright.server.concurrency_limits import ConcurrencyLimits
 from notewright.server.ops.audit_log import AuditLog
 from notewright.server.request_body import json_object
-from notewright.surfaces.arguments import since_time
+from notewright.surfaces.arguments import parse_since
 from notewright.surfaces.perform import check_arguments, coerce_leniently
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class CursorPage:
 def parse_expiry(raw: str, now: float) -> float:
     """A time, or a duration from now: `90d`, `12h`."""
     span = parse_duration(raw.strip())
-    return since_time(raw, UTC, "expires") if span is None else now + span
+    return parse_since(raw, UTC, "expires") if span is None else now + span
 
 
 def format_optional_utc(seconds: float | None) -> str | None:

@@ -12,7 +12,7 @@ from notewright.api.schemas import array, fill, nullable, returns, takes, text
 from notewright.config.load import CHANGEABLE_SETTINGS, WorkspaceConfig
 from notewright.engine import library
 from notewright.engine.indexing.rebuild import begin_rebuild, rebuild_progress
-from notewright.engine.read import listing
+from notewright.engine.read import list_files
 from notewright.engine.transfer.export import zip_pieces
 from notewright.engine.transfer.import_files import import_files
 from notewright.engine.workspace import Workspace
@@ -76,7 +76,7 @@ def read_workspace(request: ApiRequest) -> dict[str, Any]:
 def count_notes(ws: Workspace) -> int | None:
     """How many notes the caller may see; None while that is unknown."""
     try:
-        return listing(ws, Selection(limit=1, visible=ws.access.visibility))[1]
+        return list_files(ws, Selection(limit=1, visible=ws.access.visibility))[1]
     except Problem:  # the index is not there yet, or the notes are not
         return None
 

@@ -44,9 +44,9 @@ def choose_workspace(args: argparse.Namespace) -> tuple[WorkspaceConfig, Config]
         config = configure(())
     config = opening.with_owner_changes(config)
     if args.workspace and config.workspaces:
-        from notewright.engine.library import by_id_or_name
+        from notewright.engine.library import find_by_id_or_name
 
-        if named := by_id_or_name(config.workspaces, args.workspace):
+        if named := find_by_id_or_name(config.workspaces, args.workspace):
             return named, config
     with refuse_as_usage(args):
         here = configure((args.workspace or ".",))

@@ -33,9 +33,9 @@ def search(args: argparse.Namespace) -> None:
     with open_chosen_workspace(args, reads=True) as ws:
         query, folder = parse_query(" ".join(args.words)), ""
         if args.folder:
-            from notewright.engine.read import folder_path  # which a search without one does not load
+            from notewright.engine.read import find_folder  # which a search without one does not load
 
-            folder = folder_path(ws, strip_root(ws, args.folder))
+            folder = find_folder(ws, strip_root(ws, args.folder))
         since = _since(ws, args)
         query = replace(
             query,
@@ -77,7 +77,7 @@ def links(args: argparse.Namespace) -> None:
 
 def rename(args: argparse.Namespace) -> None:
     from notewright.engine.move import move, rename_heading, rename_tag
-    from notewright.engine.read import folder_path, locate
+    from notewright.engine.read import find_folder, locate
 
     with open_chosen_workspace(args) as ws:
         if args.tag:
@@ -93,7 +93,7 @@ def rename(args: argparse.Namespace) -> None:
             old_path = locate(ws, raw)
         except NotFound as missing:
             try:
-                old_path = NotePath(folder_path(ws, raw))
+                old_path = NotePath(find_folder(ws, raw))
             except NotFound:
                 raise missing from None
         # a bare name stays in the folder; what has a slash is a path from the top

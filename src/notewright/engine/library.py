@@ -48,7 +48,7 @@ Settings = Mapping[str, Any]
 W = TypeVar("W", Workspace, WorkspaceConfig)
 
 
-def by_id_or_name(among: Iterable[W], which: str) -> W | None:
+def find_by_id_or_name(among: Iterable[W], which: str) -> W | None:
     """The workspace with this id or display name."""
     return next((one for one in among if which in (one.id, one.name)), None)
 
@@ -76,7 +76,7 @@ class Library:
     def find_workspace(self, which: str) -> Workspace:
         """The workspace of this id or display name; NotFound also for one the client may not see."""
         served = self.workspaces()
-        found = by_id_or_name(served, which)
+        found = find_by_id_or_name(served, which)
         if found is not None:
             return found
         names = [workspace.name for workspace in served]
@@ -267,7 +267,7 @@ def _apply_record(workspace: WorkspaceConfig, record: WorkspaceRecord | None, co
 def find_workspace(config: Config, registry: Accounts, which: str, *, by_location: bool = False) -> WorkspaceConfig:
     """The workspace of that id or name; on the owner's own command line also the one in a folder, served or not."""
     served = effective_workspaces(config, registry)
-    if one := by_id_or_name(served, which):
+    if one := find_by_id_or_name(served, which):
         return one
     if by_location and (os.sep in which or os.path.isdir(which)):
         return _workspace_at(config, registry, served, resolve_location(which, Path.cwd()))

@@ -144,7 +144,7 @@ def indexed_file(ws: Workspace, path: NotePath) -> IndexedFile | None:
 def locate(ws: Workspace, raw: str) -> NotePath:
     """The file meant by a path (`.md` optional), else by a name, else by an alias, case ignored."""
     path = NotePath.parse(raw.strip().strip("/"))
-    typed = (path,) if path == raw == with_md(path) else (*_as_typed(raw), path, NotePath(with_md(path)))
+    typed = (path,) if path == raw == with_md(path) else (*_untrimmed_spellings(raw), path, NotePath(with_md(path)))
     spellings = [spelling for spelling in dict.fromkeys(typed) if ws.access.sees(spelling)]
     found: Sequence[NotePath] = ()
     if not ws.store.has_folders and ready.is_fresh(ws):
@@ -172,7 +172,7 @@ def locate(ws: Workspace, raw: str) -> NotePath:
     raise missing_note_error(ws, path)
 
 
-def _as_typed(raw: str) -> list[NotePath]:
+def _untrimmed_spellings(raw: str) -> list[NotePath]:
     """The path with its outer blanks, if it has any: names of existing notes may have them."""
     typed = raw.strip("/")
     return [] if typed == typed.strip() or path_problem(typed) else [NotePath(typed), NotePath(with_md(typed))]
@@ -218,9 +218,9 @@ def find_nearest_paths(ws: Workspace, path: str, count: int = 3) -> list[NotePat
     """Paths of the notes with the most similar names. Never fails, as it is only for hints."""
     key = link_key(path)[:100]
     try:
-        near = _names_like(ws, [key])
+        near = _find_similar_names(ws, [key])
         if len(near) < count:  # short names share no run of letters as soon as one is wrong
-            near = list(dict.fromkeys([*near, *_names_like(ws, sorted(set(key))[:12])]))
+            near = list(dict.fromkeys([*near, *_find_similar_names(ws, sorted(set(key))[:12])]))
     except Problem:
         return []
     return sorted(near, key=lambda one: (-name_similarity(path, one), one))[:count]
@@ -231,25 +231,25 @@ def name_similarity(wanted: str, path: NotePath) -> float:
     return difflib.SequenceMatcher(None, link_key(wanted)[:100], path_key(path.stem)).ratio()
 
 
-def _names_like(ws: Workspace, keys: Sequence[str]) -> list[NotePath]:
+def _find_similar_names(ws: Workspace, keys: Sequence[str]) -> list[NotePath]:
     return [path for key in keys for path in ws.index.names_like(key, limit=200, visible=ws.access.visibility)]
 
 
-def folder_path(ws: Workspace, raw: str) -> str:
+def find_folder(ws: Workspace, raw: str) -> str:
     """A folder a caller named, `""` for the root; NotFound if nothing is below it."""
     wanted = raw.strip().strip("/")
     if wanted in ("", "."):
         return ""
     path = NotePath.parse(wanted)
-    for spelling in (*_as_typed(raw)[:1], path):
+    for spelling in (*_untrimmed_spellings(raw)[:1], path):
         if _is_folder(ws, spelling):
             return spelling
-    near = _nearest_folders(ws, path)
+    near = _find_nearest_folders(ws, path)
     hint = f"nearest folders: {', '.join(near)}" if near else "list shows the folders there are"
     raise NotFound(f"there is no folder {path}", hint=hint, what="folder", path=path, nearest=near)
 
 
-def _nearest_folders(ws: Workspace, path: NotePath, count: int = 3) -> list[str]:
+def _find_nearest_folders(ws: Workspace, path: NotePath, count: int = 3) -> list[str]:
     """Folders most similar by their whole path or last name, case ignored."""
     wanted = path_key(path)[-200:]
 
@@ -265,7 +265,7 @@ def _nearest_folders(ws: Workspace, path: NotePath, count: int = 3) -> list[str]
     return sorted(found, key=lambda folder: (-measure_similarity(folder), folder))[:count]
 
 
-def listing(ws: Workspace, selection: Selection) -> tuple[list[IndexedFile], int]:
+def list_files(ws: Workspace, selection: Selection) -> tuple[list[IndexedFile], int]:
     """The files selected that the caller may see, sorted and paged, and their total number."""
     _check_sort(selection.sort)
     if not ready.is_fresh(ws) and before_index.can_select(selection):
@@ -303,7 +303,7 @@ def list_folder(
 
     if ready.is_fresh(ws):
         return ready.snapshot(ws, from_index)
-    return answer(*listing(ws, chosen), ()) if glob else answer(*before_index.select_level(ws, chosen))
+    return answer(*list_files(ws, chosen), ()) if glob else answer(*before_index.select_level(ws, chosen))
 
 
 def _check_sort(sort: str) -> None:

@@ -88,7 +88,7 @@ class Ledger(Protocol):
         self, change: Change, blobs: Mapping[str, bytes], *following: Change, meanwhile: Callable[[], None] = no_op
     ) -> None:
         """Record a change and those that follow it, all or none; durable when it returns. `blobs`: by SHA-256, the
-        bytes before and after that no store holds for us. `meanwhile` is called while the disk syncs, and raises nothing."""
+        bytes before and after that no store holds for us. `meanwhile` runs while the disk syncs, and raises nothing."""
 
     def close_change(self, change_id: str, state: State, *, steps: tuple[Step, ...] | None = None) -> None:
         """Mark it as done or taken back; `steps` replaces the plan where some of it had to be left out.

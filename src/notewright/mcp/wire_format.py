@@ -7,7 +7,7 @@ from typing import Any
 
 from notewright import __version__
 from notewright.surfaces.base import Answer, Image, Prompt, Surface, Tool
-from notewright.surfaces.perform import well_formed
+from notewright.surfaces.perform import replace_surrogates
 
 Shape = dict[str, Any]
 MOST_COMPLETIONS = 100  # the protocol's bound
@@ -73,12 +73,12 @@ def prompts(given: Sequence[Prompt]) -> Shape:
 
 
 def prompted(prompt: Prompt, text: str) -> Shape:
-    said = {"role": "user", "content": {"type": "text", "text": well_formed(text)}}
+    said = {"role": "user", "content": {"type": "text", "text": replace_surrogates(text)}}
     return {"description": prompt.description, "messages": [said]}
 
 
 def completion(found: Sequence[str]) -> Shape:
-    values = [well_formed(value) for value in found[:MOST_COMPLETIONS]]
+    values = [replace_surrogates(value) for value in found[:MOST_COMPLETIONS]]
     return {"completion": {"values": values, "hasMore": len(found) > len(values)}}
 
 
@@ -86,4 +86,4 @@ def progress(token: Any, done: float, total: float | None, message: str | None) 
     shaped: Shape = {"progressToken": token, "progress": done}
     if total is not None:
         shaped["total"] = total
-    return shaped if message is None else shaped | {"message": well_formed(message)}
+    return shaped if message is None else shaped | {"message": replace_surrogates(message)}

@@ -9,7 +9,7 @@ from datetime import UTC, tzinfo
 from functools import lru_cache
 from typing import Concatenate, ParamSpec, TypeVar
 
-from notewright.engine.read import Reading, folder_path, name_similarity, read_exact_path
+from notewright.engine.read import Reading, find_folder, name_similarity, read_exact_path
 from notewright.engine.read import locate as locate_note
 from notewright.engine.workspace import Workspace
 from notewright.errors import Ambiguous, Invalid, NotFound, Problem
@@ -149,7 +149,7 @@ class Places:
         if not raw.strip().strip("/"):
             return [(ws, "") for ws in self.call.workspaces]
         ws, rest = self.split(raw)
-        return [(ws, self.ask(ws, folder_path, rest))]
+        return [(ws, self.ask(ws, find_folder, rest))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ def _short_hash(about: str) -> str:
     return hashlib.sha256(about.encode("utf-8", "replace")).hexdigest()[:8]
 
 
-def since_time(raw: str, zone: tzinfo, what: str = "since") -> float:
+def parse_since(raw: str, zone: tzinfo, what: str = "since") -> float:
     """`YYYY-MM-DD` (midnight in the zone) or RFC 3339, as seconds since 1970."""
     seconds = parse_time(raw, zone, strict=True)
     if seconds is None:

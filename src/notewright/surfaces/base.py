@@ -9,7 +9,7 @@ engine's values and problems into its own words. A complete one:
 
     class Plain(Style):                                    # how this dialect says no
         table = {"not_found": "not_found", ...}            # a word for every code: a test compares
-        def problem(self, failed: FailedCall) -> Answer:
+        def render_problem(self, failed: FailedCall) -> Answer:
             return Answer.error(f"{self.table[failed.problem.code]}: {failed.problem}")
 
     SURFACE = Surface("plain", "Notes.", (tool("read", read, READ, LOOKS),), Plain())
@@ -265,18 +265,18 @@ class FailedCall:
 
 
 class Style(ABC):
-    """How a dialect renders errors: `problem` returns the Answer to give, or raises RpcError."""
+    """How a dialect renders errors: `render_problem` returns the Answer to give, or raises RpcError."""
 
     table: ClassVar[Mapping[str, Any]]
     """From every code of `errors.codes()` to the dialect's word, number or function for it."""
 
     @abstractmethod
-    def problem(self, failed: FailedCall) -> Answer:
+    def render_problem(self, failed: FailedCall) -> Answer:
         """The answer to a problem of the engine; Internal stands for whatever we did not expect."""
 
-    def bad_arguments(self, failed: FailedCall, fault: BadArgument) -> Answer:
+    def render_bad_arguments(self, failed: FailedCall, fault: BadArgument) -> Answer:
         """`fault` is what failed. As any other problem, unless the dialect differs."""
-        return self.problem(failed)
+        return self.render_problem(failed)
 
 
 def describe_not_indexed(problem: Problem) -> str:

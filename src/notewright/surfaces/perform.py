@@ -40,7 +40,7 @@ def perform(surface: Surface, call: Call, name: str, args: Args) -> Answer:
             break
     else:
         call.record_refusal(Invalid("there is no such tool", what="tool"))
-        raise RpcError(INVALID_PARAMS, f"Unknown tool: {well_formed(name)}")
+        raise RpcError(INVALID_PARAMS, f"Unknown tool: {replace_surrogates(name)}")
     try:
         if surface.guard is not None:
             surface.guard(call, name)
@@ -55,7 +55,7 @@ def perform(surface: Surface, call: Call, name: str, args: Args) -> Answer:
         if surface.finish is not None and not answer.is_error:
             answer = surface.finish(call, answer)
         is_whole = unread is None or (len(unread) == len(call.used) and not any(unread.values()))
-        return without_surrogates(answer if is_whole else _add_unread_notice(call, answer, unread or {}))
+        return clean_answer(answer if is_whole else _add_unread_notice(call, answer, unread or {}))
     except RpcError:
         raise
     except Exception as error:
@@ -63,8 +63,8 @@ def perform(surface: Surface, call: Call, name: str, args: Args) -> Answer:
         call.record_refusal(problem)
         failed = FailedCall(problem, name, args, call)
         if isinstance(problem, BadArgument):
-            return without_surrogates(surface.style.bad_arguments(failed, problem))
-        return without_surrogates(surface.style.problem(failed))
+            return clean_answer(surface.style.render_bad_arguments(failed, problem))
+        return clean_answer(surface.style.render_problem(failed))
     finally:
         unread_log.paths = None
 
@@ -89,18 +89,18 @@ def to_problem(error: Exception, what: str) -> Problem:
     return Internal("something went wrong here", hint="it is in the server's log")
 
 
-def without_surrogates(answer: Answer) -> Answer:
+def clean_answer(answer: Answer) -> Answer:
     """Lone surrogates (names and text that are not Unicode) become U+FFFD: no wire can carry them."""
     for text in answer.blocks:
         if not isinstance(text, Image) and _has_surrogates(text):
             break
     else:
         return answer
-    blocks = tuple(block if isinstance(block, Image) else well_formed(block) for block in answer.blocks)
+    blocks = tuple(block if isinstance(block, Image) else replace_surrogates(block) for block in answer.blocks)
     return Answer(blocks, answer.is_error, answer.meta)
 
 
-def well_formed(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """The text with U+FFFD in place of lone surrogates."""
     return _SURROGATES.sub("\ufffd", text) if _has_surrogates(text) else text
 
@@ -125,7 +125,7 @@ def check_arguments(schema: Schema, validator: jsonschema_rs.Draft202012Validato
         is_plain = False
         flaw = find_json_flaw((name, value))
         if flaw == "surrogate":
-            name = well_formed(name)
+            name = replace_surrogates(name)
             raise BadArgument(f"{name} holds a lone surrogate, which is not text", flaw, name)
         if flaw is not None:
             raise BadArgument(TOO_DEEP, flaw, "")
@@ -185,7 +185,7 @@ def _to_bad_argument(schema: Schema, error: jsonschema_rs.ValidationError) -> Ba
 
 def _format_place(place: list[str | int]) -> str:
     """`["edits", 2, "with"]` is `edits[2].with`."""
-    steps = (f"[{step}]" if isinstance(step, int) else f".{well_formed(step)}" for step in place)
+    steps = (f"[{step}]" if isinstance(step, int) else f".{replace_surrogates(step)}" for step in place)
     return "".join(steps).removeprefix(".")
 
 

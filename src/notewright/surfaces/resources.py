@@ -13,14 +13,14 @@ from typing import Any, Literal
 from urllib.parse import quote, unquote
 
 from notewright.engine.library import Library
-from notewright.engine.read import fetch, listing
+from notewright.engine.read import fetch, list_files
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, NotFound, TooLarge
 from notewright.index.base import IndexedFile, Selection
 from notewright.notes.path import NotePath
 from notewright.notes.times import format_utc
 from notewright.surfaces.base import Call
-from notewright.surfaces.perform import well_formed
+from notewright.surfaces.perform import replace_surrogates
 
 PAGE = 100
 
@@ -64,7 +64,7 @@ class NoteResources:
     def read(self, call: Call, uri: str) -> dict[str, Any]:
         """The content, as text or else as bytes; NotFound where nothing is."""
         workspace, path = self._resolve(call, uri)
-        data, mime = self.data(workspace, path), _mime(path)
+        data, mime = self.data(workspace, path), _guess_mime_type(path)
         if mime == "text/markdown":
             return {"uri": uri, "mimeType": mime, "text": data.decode("utf-8", "replace").removeprefix("\ufeff")}
         try:
@@ -93,7 +93,7 @@ class NoteResources:
         """What the workspace's caller may see, by path."""
         sees = workspace.access.visibility
         chosen = Selection(notes_only=self.notes_only, sort="path", offset=offset, limit=limit, visible=sees)
-        return listing(workspace, chosen)[0]
+        return list_files(workspace, chosen)[0]
 
     def data(self, workspace: Workspace, path: str) -> bytes:
         """NotFound where nothing is; TooLarge beyond what an answer may hold."""
@@ -119,8 +119,8 @@ class NoteResources:
     def _resource(self, library: Library, workspace: Workspace, entry: IndexedFile) -> dict[str, Any]:
         return {
             "uri": self.uri(library, workspace, entry.path),
-            "name": well_formed(entry.path.name),
-            "mimeType": _mime(entry.path),
+            "name": replace_surrogates(entry.path.name),
+            "mimeType": _guess_mime_type(entry.path),
             "size": entry.size,
             **self._annotations(lastModified=format_utc(entry.modified_ns / 1e9)),
         }
@@ -139,7 +139,7 @@ class NoteResources:
         raise NotFound(f"there is no resource {uri}", what="file", path=uri)
 
 
-def _mime(path: str) -> str:
+def _guess_mime_type(path: str) -> str:
     if path.lower().endswith(".md"):
         return "text/markdown"
     return mimetypes.guess_type(path)[0] or "application/octet-stream"

@@ -14,7 +14,7 @@ import pytest
 
 from notewright.engine.access import Access
 from notewright.engine.indexing.indexer import Indexer
-from notewright.engine.read import list_folder, listing, locate
+from notewright.engine.read import list_files, list_folder, locate
 from notewright.engine.workspace import Limits, Workspace
 from notewright.engine.write import create
 from notewright.errors import Ambiguous, Indexing, Problem
@@ -97,11 +97,11 @@ SELECTIONS = [
 
 
 def test_a_listing_before_the_index_is_the_listing_after_it(early: Workspace) -> None:
-    seen = [[(filed.path, filed.size, filed.modified_ns) for filed in listing(early, one)[0]]
+    seen = [[(filed.path, filed.size, filed.modified_ns) for filed in list_files(early, one)[0]]
             for one in SELECTIONS]  # fmt: skip
-    totals = [listing(early, one)[1] for one in SELECTIONS]
+    totals = [list_files(early, one)[1] for one in SELECTIONS]
     indexed(early)
-    after = [listing(early, one) for one in SELECTIONS]
+    after = [list_files(early, one) for one in SELECTIONS]
     assert seen == [[(filed.path, filed.size, filed.modified_ns) for filed in found] for found, _ in after]
     assert totals == [total for _, total in after]
 
@@ -127,7 +127,7 @@ def test_what_only_the_index_knows_is_waited_for(early: Workspace) -> None:
     with pytest.raises(Indexing):
         locate(early, "an alias perhaps")
     with pytest.raises(Indexing):
-        listing(early, Selection(tags=("x",)))
+        list_files(early, Selection(tags=("x",)))
 
 
 def test_what_is_hidden_is_not_listed_before_the_index_either(early: Workspace) -> None:

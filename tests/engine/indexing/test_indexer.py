@@ -15,7 +15,7 @@ from notewright.engine.find.links import links
 from notewright.engine.find.search import parse_query, search
 from notewright.engine.indexing.difference import IndexDifference, compare
 from notewright.engine.indexing.indexer import Indexer
-from notewright.engine.read import listing
+from notewright.engine.read import list_files
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import create
 from notewright.errors import Unavailable
@@ -37,7 +37,7 @@ def until(true: Callable[[], bool], seconds: float = 30) -> None:
 
 
 def paths(ws: Workspace) -> list[str]:
-    return [filed.path for filed in listing(ws, Selection(notes_only=False))[0]]
+    return [filed.path for filed in list_files(ws, Selection(notes_only=False))[0]]
 
 
 def planned(entries: Iterable[Entry], known: dict[str, str], now_ns: int) -> IndexDifference:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from notewright.engine.changes.commit import commit_latest, read_or_none
 from notewright.engine.changes.plan import Plan, Put, plan_overwrite
 from notewright.engine.indexing.ready import from_snapshot, wait
-from notewright.engine.read import decode, exists, find_creation_times, listing, missing_note_error
+from notewright.engine.read import decode, exists, find_creation_times, list_files, missing_note_error
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import TRIES, admit, change_text, create, new_path
 from notewright.errors import Exists, Invalid, NotFound, TooLarge
@@ -41,9 +41,9 @@ def list_note_summaries(
     """
     selection = chosen._replace(folder=prefix, recursive=deep, folder_note=bool(prefix), visible=ws.access.visibility)
     if chosen.sort != "created":
-        found, total = listing(ws, selection)
+        found, total = list_files(ws, selection)
     else:  # when a note was first made through us is known to the ledger, not to the index
-        found, total = listing(ws, selection._replace(sort="name", limit=None, offset=0))
+        found, total = list_files(ws, selection._replace(sort="name", limit=None, offset=0))
         times = find_creation_times(ws, found)
         found.sort(key=lambda filed: -times[filed.path])
         found = found[selection.offset :][: selection.limit]

@@ -12,7 +12,7 @@ from notewright.engine.read import (
     Reading,
     exists,
     indexed_file,
-    listing,
+    list_files,
     missing_note_error,
     probably_exists,
     read_if_there,
@@ -98,7 +98,7 @@ def _select_by_name(ws: Workspace, name: str, paths: Iterable[NotePath]) -> list
 
 def list_all_notes(ws: Workspace) -> list[NotePath]:
     """Every note, by name and then by path; from a listing of the store while the index is not ready."""
-    return sort_by_name(filed.path for filed in listing(ws, Selection(visible=ws.access.visibility))[0])
+    return sort_by_name(filed.path for filed in list_files(ws, Selection(visible=ws.access.visibility))[0])
 
 
 def sort_by_name(paths: Iterable[NotePath]) -> list[NotePath]:

@@ -21,7 +21,7 @@ from notewright.notes.path import without_md
 from notewright.notes.times import format_utc, parse_time
 from notewright.notes.words import query_words
 from notewright.surfaces.base import Answer, Args, FailedCall, Style, describe_not_indexed
-from notewright.surfaces.perform import well_formed
+from notewright.surfaces.perform import replace_surrogates
 
 CONTEXT_CHARS = 160  # of the line around a link
 SNIPPET_CHARS = 120
@@ -72,7 +72,7 @@ def _to_yaml(key: str, value: Any) -> str:
     try:
         return yaml_entry(key, value, "flow")
     except Invalid:  # the name of a file that is not Unicode
-        return yaml_entry(key, json.loads(well_formed(json.dumps(value, ensure_ascii=False))), "flow")
+        return yaml_entry(key, json.loads(replace_surrogates(json.dumps(value, ensure_ascii=False))), "flow")
 
 
 # ---- pieces of text -----------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ class CairnStyle(Style):
         "not_found": "not_found",
     }
 
-    def problem(self, failed: FailedCall) -> Answer:
+    def render_problem(self, failed: FailedCall) -> Answer:
         kind, message = describe_problem(failed.problem, failed.args)
         return Answer.error(f"{kind or self.table[failed.problem.code]}: {message}")
 

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from notewright.engine.dialects.lens import find_backlinks, find_forward_links, full_name
-from notewright.engine.read import listing, probably_exists
+from notewright.engine.read import list_files, probably_exists
 from notewright.engine.read import read as read_note
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, NotFound, codes
@@ -35,7 +35,7 @@ class LensStyle(Style):
 
     table: ClassVar[dict[str, str]] = {code: "Error: " for code in codes()}
 
-    def problem(self, failed: FailedCall) -> Answer:
+    def render_problem(self, failed: FailedCall) -> Answer:
         problem, named = failed.problem, failed.args.get("file_path")
         if isinstance(problem, NotFound) and named is not None:
             return Answer.error(f"Error: Document not found: {named}")
@@ -45,7 +45,7 @@ class LensStyle(Style):
             raise RpcError(INVALID_PARAMS, f"Invalid {problem.details.get('what', 'arguments')}: {problem.message}")
         return Answer.error(f"{self.table[problem.code]}{problem}")
 
-    def bad_arguments(self, failed: FailedCall, fault: BadArgument) -> Answer:
+    def render_bad_arguments(self, failed: FailedCall, fault: BadArgument) -> Answer:
         if fault.fault == "missing":
             raise RpcError(INVALID_PARAMS, f"Missing required parameter: {fault.argument}")
         raise RpcError(INVALID_PARAMS, f"Invalid parameter: {fault.message}")
@@ -91,7 +91,7 @@ def glob(call: Call, args: Args) -> Answer:
     found = []
     for ws in call.workspaces:
         holding = tuple(piece for piece in glob_literals(pattern) if piece not in ws.name)
-        for filed in listing(ws, Selection(holding=holding, visible=ws.access.visibility))[0]:
+        for filed in list_files(ws, Selection(holding=holding, visible=ws.access.visibility))[0]:
             name = full_name(ws, filed.path)  # matches as a whole, or below the scope
             if name.startswith(inside) and (matches(name) or (scope and matches(name.removeprefix(inside)))):
                 found.append(name)

@@ -9,7 +9,7 @@ from notewright.engine.changes.plan import Drop
 from notewright.engine.daily import append_daily, find_daily_path, parse_date, today
 from notewright.engine.move import RenameReport, find_nearest_tags, find_tagged, rename_heading, rename_tag
 from notewright.engine.move import move as move_note
-from notewright.engine.read import exists, folder_path, read
+from notewright.engine.read import exists, find_folder, read
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import create, edit_note, existing_spelling, new_path, overwrite
 from notewright.engine.write import delete as delete_note
@@ -18,7 +18,7 @@ from notewright.notes.edits.edit import Append, Edit, InsertAtLine, Prepend, Rep
 from notewright.notes.edits.properties import AddTag, RemoveProperty, RemoveTag, SetProperty
 from notewright.notes.edits.sections import AppendToSection, DeleteSection, PrependToSection, ReplaceSection
 from notewright.notes.path import NotePath, with_md, without_md
-from notewright.surfaces.arguments import MAX_PATH_CHARS, NamedPath, Places, since_time
+from notewright.surfaces.arguments import MAX_PATH_CHARS, NamedPath, Places, parse_since
 from notewright.surfaces.base import Args, Call
 from notewright.surfaces.notes import render as words
 from notewright.surfaces.notes import schema
@@ -251,7 +251,7 @@ def _locate_movable(places: Places, raw: str) -> tuple[Workspace, NotePath]:
         if "folder" not in missing.details:
             raise
         ws, rest = places.split(raw)
-        return ws, NotePath(folder_path(ws, rest))
+        return ws, NotePath(find_folder(ws, rest))
     return place.ws, place.path
 
 
@@ -307,7 +307,7 @@ def undo(call: Call, args: Args) -> str:
         def take_back_in(ws: Workspace) -> UndoResult:
             if "change" in args:
                 return undo_change(ws, args["change"], dry_run=dry_run)
-            since = since_time(args["since"], ws.timezone)
+            since = parse_since(args["since"], ws.timezone)
             return undo_since(ws, since, client=call.actor.client, user=call.actor.user, dry_run=dry_run)
 
         return list(ask_each(workspaces, lambda ws: places.ask(ws, take_back_in)))

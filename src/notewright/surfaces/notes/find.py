@@ -10,11 +10,11 @@ from notewright.engine.find.grep import grep as grep_notes
 from notewright.engine.find.links import links as links_of
 from notewright.engine.find.search import Hits, parse_query
 from notewright.engine.find.search import search as search_notes
-from notewright.engine.read import list_folder, listing, locate
+from notewright.engine.read import list_files, list_folder, locate
 from notewright.engine.workspace import Workspace
 from notewright.errors import Ambiguous, Invalid, NotFound
 from notewright.index.base import Query, Selection
-from notewright.surfaces.arguments import NamedPath, OffsetPage, Places, format_day, since_time
+from notewright.surfaces.arguments import NamedPath, OffsetPage, Places, format_day, parse_since
 from notewright.surfaces.base import Args, Call
 from notewright.surfaces.notes import render as words
 from notewright.surfaces.notes import schema
@@ -62,7 +62,7 @@ def _build_query(ws: Workspace, folder: str, args: Args, limit: int) -> Query:
         query,
         folder=folder,
         tags=(*query.tags, *(tag.removeprefix("#") for tag in args.get("tags", ()))),
-        since_ns=int(since_time(since, ws.timezone) * 1e9) if since else None,
+        since_ns=int(parse_since(since, ws.timezone) * 1e9) if since else None,
         limit=limit,
     )
 
@@ -116,7 +116,9 @@ def list_(call: Call, args: Args) -> str:
     places, page = Places(call), OffsetPage.of("list", args, 100, ("folder", "glob", "sort"))
     raw, glob, sort = args.get("folder", ""), args.get("glob"), args.get("sort", "name")
     if places.several and not raw.strip().strip("/") and not glob:
-        counts = [(ws.name, listing(ws, Selection(limit=1, visible=ws.access.visibility))[1]) for ws in call.workspaces]
+        counts = [
+            (ws.name, list_files(ws, Selection(limit=1, visible=ws.access.visibility))[1]) for ws in call.workspaces
+        ]
         lines = [f"{name}/ ({words.pluralize(count, 'note')})" for name, count in counts]
         return words.fit_lines([f"{len(counts)} workspaces:", *lines], "name one of them as folder")
     levels = [(ws, list_folder(ws, folder, glob=glob, sort=sort, limit=page.end)) for ws, folder in places.folders(raw)]

@@ -13,7 +13,7 @@ from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, NotFound
 from notewright.ledger.base import ChangeQuery
 from notewright.notes.edits.splices import line_count
-from notewright.surfaces.arguments import NamedPath, Places, since_time
+from notewright.surfaces.arguments import NamedPath, Places, parse_since
 from notewright.surfaces.base import Answer, Args, Call, Image
 from notewright.surfaces.notes import render as words
 
@@ -128,7 +128,7 @@ def history(call: Call, args: Args) -> str:
         return words.fit_lines(lines, "read the notes themselves")
     limit, found = args.get("limit", 20), []
     for ws, path in _locate_history(places, args):
-        since = since_time(args["since"], ws.timezone) if "since" in args else None
+        since = parse_since(args["since"], ws.timezone) if "since" in args else None
         changes = list_changes(ws, ChangeQuery(path=path, since=since, limit=limit + 1))
         found += [(one, ws.name if places.several else "") for one in changes]
     if not found:

@@ -27,7 +27,7 @@ class NotesStyle(Style):
         "unavailable": "busy",
     }
 
-    def problem(self, failed: FailedCall) -> Answer:
+    def render_problem(self, failed: FailedCall) -> Answer:
         problem = failed.problem
         message, hint = (words.to_one_line(text, LONGEST_MESSAGE) for text in (problem.message, problem.hint))
         message_line = f"{self.table[problem.code]}: {message.rstrip('.')}."
@@ -36,7 +36,7 @@ class NotesStyle(Style):
             message_line += f" {words.to_sentence(hint)}{':' if lines else '.'}"
         return Answer.error("\n".join([message_line, *lines]))
 
-    def bad_arguments(self, failed: FailedCall, fault: BadArgument) -> Answer:
+    def render_bad_arguments(self, failed: FailedCall, fault: BadArgument) -> Answer:
         message = words.to_one_line(fault.message, LONGEST_MESSAGE)
         if fault.fault == "unknown" and fault.expected:
             return Answer.error(f"invalid: {message}. {failed.tool} takes {', '.join(fault.expected)}.")

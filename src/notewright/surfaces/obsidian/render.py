@@ -130,7 +130,7 @@ class ObsidianStyle(Style):
         code: _OWN_WORDING.get(code, lambda problem, args: str(problem)) for code in codes()
     }
 
-    def problem(self, failed: FailedCall) -> Answer:
+    def render_problem(self, failed: FailedCall) -> Answer:
         words = self.table[failed.problem.code](failed.problem, failed.args)
         return Answer.error(f"Error executing tool {failed.tool}: {words}")
 

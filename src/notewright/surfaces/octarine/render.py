@@ -74,7 +74,7 @@ class OctarineStyle(Style):
         "internal": ("IO_ERROR", "EIO"),
     }
 
-    def problem(self, failed: FailedCall) -> Answer:
+    def render_problem(self, failed: FailedCall) -> Answer:
         problem = failed.problem
         if problem.code == "limited":
             facts = problem.details
@@ -87,7 +87,7 @@ class OctarineStyle(Style):
             reason = f"{reason}: change {problem.details['change']} may have happened all the same"
         return self._refuse(failed, code, _collect_details(failed.args, reason or problem.message))
 
-    def bad_arguments(self, failed: FailedCall, fault: BadArgument) -> Answer:
+    def render_bad_arguments(self, failed: FailedCall, fault: BadArgument) -> Answer:
         code = CODES.get(fault.argument)
         if fault.argument == "directory" and fault.fault == "surrogate":
             code = "INVALID_NOTE_PATH"

@@ -11,7 +11,7 @@ from notewright.engine.changes.quotas import find_quota_share
 from notewright.engine.dialects.octarine import find_size
 from notewright.engine.find.grep import Grep
 from notewright.engine.find.grep import grep as grep_notes
-from notewright.engine.read import fetch, listing
+from notewright.engine.read import fetch, list_files
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import change_path, change_text, delete, put
 from notewright.errors import Ambiguous, Exists, Invalid, NotFound, Problem, TooLarge
@@ -52,7 +52,7 @@ class SecondBrainStyle(Style):
 
     table: ClassVar[dict[str, int]] = STATUS | {"ambiguous": 400, "not_text": 400, "unavailable": 500}
 
-    def problem(self, failed: FailedCall) -> Answer:
+    def render_problem(self, failed: FailedCall) -> Answer:
         problem = failed.problem
         sought = problem.code == "not_found" and problem.details.get("what") == "text"
         code = 400 if sought else self.table[problem.code]
@@ -64,7 +64,7 @@ class SecondBrainStyle(Style):
             return Answer.error(f"Error 429: {message}", meta={"code": 429})
         return Answer.error(f"Error {code}: {describe_problem(problem, failed.args)}", meta={"code": code})
 
-    def bad_arguments(self, failed: FailedCall, fault: BadArgument) -> Answer:
+    def render_bad_arguments(self, failed: FailedCall, fault: BadArgument) -> Answer:
         if fault.argument == "path" and failed.tool != "grep" and fault.fault in ("missing", "length"):
             message = "path parameter is required and cannot be empty"
         elif fault.argument == "range":
@@ -197,7 +197,7 @@ def glob(call: Call, args: Args) -> Answer:
         holding=glob_literals(pattern),
         visible=Visibility(ws.access.hide, globs=(wanted,)),
     )
-    found, total = listing(ws, chosen)
+    found, total = list_files(ws, chosen)
     rows = [{"path": one.path, "size": one.size, "modified": format_utc(one.modified_ns / 1e9)} for one in found]
     return _format_rows(rows, total)
 

@@ -8,7 +8,7 @@ from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
 from notewright.engine.changes.history import list_changes as past_changes
-from notewright.engine.read import find_former_path, folder_path, locate
+from notewright.engine.read import find_folder, find_former_path, locate
 from notewright.engine.workspace import Workspace, with_timeout
 from notewright.errors import Invalid, Problem
 from notewright.ledger.base import Change, ChangeQuery
@@ -95,7 +95,7 @@ class Filter:
         if path_problem(wanted):
             raise Invalid(f"{wanted!r} is no path of a note", hint="use a path like Folder/Note.md", what="note")
         quick = with_timeout(ws, 1.0)
-        for meant in (folder_path, locate):
+        for meant in (find_folder, locate):
             try:
                 return meant(quick, wanted)
             except Problem:

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from notewright.api.workspaces import count_notes
 from notewright.engine.find.search import Hit, parse_query
 from notewright.engine.find.search import search as search_notes
-from notewright.engine.read import exists, folder_path, list_folder, listing, locate
+from notewright.engine.read import exists, find_folder, list_files, list_folder, locate
 from notewright.engine.workspace import Workspace, with_timeout
 from notewright.errors import NotFound
 from notewright.index.base import Selection
@@ -39,7 +39,7 @@ def page_number(request: PageRequest) -> int:
 def folder(request: PageRequest) -> Response:
     """What is in a folder: folders first, then notes and other files."""
     ws, page = request.ws, page_number(request)
-    here = folder_path(ws, request.query.get("folder", ""))
+    here = find_folder(ws, request.query.get("folder", ""))
     folders = list_folder(ws, here, limit=1).folders
     start, end = (page - 1) * PAGE_ENTRIES, page * PAGE_ENTRIES
     offset, limit = max(start - len(folders), 0), max(end - max(start, len(folders)), 0)
@@ -47,7 +47,7 @@ def folder(request: PageRequest) -> Response:
         folder=here, recursive=False, notes_only=False, sort="path", limit=max(limit, 1), offset=offset,
         visible=ws.access.visibility,
     )  # fmt: skip
-    files, total = listing(ws, chosen)
+    files, total = list_files(ws, chosen)
     return request.page(
         "folder.html",
         folder=here,
