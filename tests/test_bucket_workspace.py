@@ -375,7 +375,7 @@ def test_what_one_user_stores_is_bounded_over_all_their_buckets(
     places = tuple(f"{name}={bucket.location}/{name}" for name in ("work", "home"))
     config = load(CommandLine(places, flags=flags), environ={}, folder=str(tmp_path))
     with closing(OpenWorkspaces(config)) as shelf:
-        own = Principal("ann", Grant(("work", "home"))).library(shelf)
+        own = Principal("ann", Grant(("work", "home"))).narrow_library(shelf)
 
         def write(workspace: str, content: str) -> str:
             call = Call(

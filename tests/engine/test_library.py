@@ -70,7 +70,7 @@ def test_a_token_that_is_over_before_it_begins_is_not_made() -> None:
 
 
 def test_a_workspace_one_may_not_see_is_one_that_is_not_there(shelf: Library) -> None:
-    library = Principal("phone", Grant(workspaces=("other",))).library(shelf)
+    library = Principal("phone", Grant(workspaces=("other",))).narrow_library(shelf)
     assert [ws.name for ws in library.workspaces()] == ["Other"]
     assert library.default.name == "Other"
     with pytest.raises(NotFound) as hidden:
@@ -81,7 +81,7 @@ def test_a_workspace_one_may_not_see_is_one_that_is_not_there(shelf: Library) ->
 
 
 def test_who_may_use_no_workspace_is_told(shelf: Library) -> None:
-    library = Principal("phone", Grant(workspaces=("gone",))).library(shelf)
+    library = Principal("phone", Grant(workspaces=("gone",))).narrow_library(shelf)
     assert library.workspaces() == ()
     with pytest.raises(NotFound, match="no workspace you may use"):
         _ = library.default

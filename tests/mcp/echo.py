@@ -94,11 +94,11 @@ class Files(NoteResources):
 
     paths = tuple(f"n{number:03}.md" for number in range(300))
 
-    def files(self, workspace: Workspace, offset: int, limit: int | None) -> Sequence[IndexedFile]:
+    def list_files(self, workspace: Workspace, offset: int, limit: int | None) -> Sequence[IndexedFile]:
         paths = self.paths[offset:] if limit is None else self.paths[offset : offset + limit]
         return [IndexedFile(NotePath(path), "", "", 5, 0, "") for path in paths]
 
-    def data(self, workspace: Workspace, path: str) -> bytes:
+    def read_bytes(self, workspace: Workspace, path: str) -> bytes:
         if path not in self.paths:
             raise NotFound(f"no {path}", what="file")
         return f"# {path} é".encode()

@@ -18,11 +18,11 @@ class Files(NoteResources):
 
     paths = ("A b/Tee #1.md", "logo.png", "note.md", "table.csv")
 
-    def files(self, workspace: Workspace, offset: int, limit: int | None) -> list[IndexedFile]:
+    def list_files(self, workspace: Workspace, offset: int, limit: int | None) -> list[IndexedFile]:
         paths = self.paths[offset:] if limit is None else self.paths[offset : offset + limit]
         return [IndexedFile(NotePath(path), "", "", 3, 1_700_000_000_900_000_000, "") for path in paths]
 
-    def data(self, workspace: Workspace, path: str) -> bytes:
+    def read_bytes(self, workspace: Workspace, path: str) -> bytes:
         if path not in self.paths:
             raise NotFound(f"no {path}", what="file")
         return (

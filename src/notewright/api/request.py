@@ -85,7 +85,7 @@ class ApiRequest:
     @property
     def library(self) -> Library:
         """As this caller may use it."""
-        return self.visitor.principal.library(self.site.library)
+        return self.visitor.principal.narrow_library(self.site.library)
 
     def workspace(self) -> Workspace:
         """The one the path names by its id. A missing one and a hidden one give the same NotFound."""

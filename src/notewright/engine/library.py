@@ -154,7 +154,7 @@ class Principal:
     def sees(self, workspace_id: str) -> bool:
         return self.grant.workspaces is None or workspace_id in self.grant.workspaces
 
-    def library(self, library: "Library") -> "Library":
+    def narrow_library(self, library: "Library") -> "Library":
         """The library as this caller may use it: a workspace they may not see does not exist. It is for one request,
         and keeps the workspaces of its first call."""
 
@@ -218,11 +218,11 @@ def effective_workspaces(
     """
     if registry is None:
         return config.workspaces
-    records = _records(registry)
+    records = _read_records(registry)
     served: list[WorkspaceConfig] = []
     for number, one in enumerate(config.workspaces):
         changed = _apply_record(one, records.get(one.location), config)
-        if _clash(changed, [*served, *config.workspaces[number + 1 :]]):
+        if _find_clash(changed, [*served, *config.workspaces[number + 1 :]]):
             _warn_once(f"the workspace {one.name} cannot be called {changed.name}: that is another one's name")
             changed = replace(changed, name=one.name, id=one.id)
         served.append(changed)
@@ -231,7 +231,7 @@ def effective_workspaces(
             continue
         try:
             changed = _apply_record(WorkspaceConfig("", "", record.location), record, config)
-            if other := _clash(changed, served):
+            if other := _find_clash(changed, served):
                 raise Exists(f"another workspace is called {other.name}")
             _refuse_place(changed, served, config)
             served.append(changed)
@@ -242,13 +242,13 @@ def effective_workspaces(
 
 def workspace_record(one: WorkspaceConfig, registry: Accounts) -> dict[str, Any]:
     """A workspace as JSON values for its owner: where it is, what is set, and what of that the owner changed."""
-    record = _records(registry).get(one.location, WorkspaceRecord(one.location))
+    record = _read_records(registry).get(one.location, WorkspaceRecord(one.location))
     values = {"id": one.id, "name": one.name, "location": one.location, "added": record.added}
     values |= {key: getattr(one, key) for key in CHANGEABLE_SETTINGS}
     return values | {"changed": sorted(set(record.settings) - {"id"})}
 
 
-def _records(registry: Accounts) -> dict[str, WorkspaceRecord]:
+def _read_records(registry: Accounts) -> dict[str, WorkspaceRecord]:
     return {record.location: record for record in registry.records()}
 
 
@@ -270,22 +270,22 @@ def find_workspace(config: Config, registry: Accounts, which: str, *, by_locatio
     if one := find_by_id_or_name(served, which):
         return one
     if by_location and (os.sep in which or os.path.isdir(which)):
-        return _workspace_at(config, registry, served, resolve_location(which, Path.cwd()))
+        return _find_workspace_at(config, registry, served, resolve_location(which, Path.cwd()))
     hint = suggest(which, [one.name for one in served])
     if by_location:
         hint += "; one that only a server's command line names is named here by its folder"
     raise NotFound(f"there is no workspace {which!r}", hint=hint, what="workspace", workspace=which)
 
 
-def _workspace_at(
+def _find_workspace_at(
     config: Config, registry: Accounts, served: Sequence[WorkspaceConfig], location: str
 ) -> WorkspaceConfig:
     """The workspace in a folder. It need not be served: another server's command line may name it."""
     found = next((one for one in served if one.location == location), None)
-    return found or _apply_record(_configured_at(config, location), _records(registry).get(location), config)
+    return found or _apply_record(_find_configured(config, location), _read_records(registry).get(location), config)
 
 
-def _configured_at(config: Config, location: str) -> WorkspaceConfig:
+def _find_configured(config: Config, location: str) -> WorkspaceConfig:
     """The configured workspace in a folder, or one with default settings for the folder."""
     name = location.rpartition("/")[2] or "notes"
     configured = (one for one in config.workspaces if one.location == location)
@@ -342,7 +342,7 @@ def _add(
     """Record a workspace that is not served yet. Earlier settings of its folder still apply."""
     with registry.transaction():
         served = effective_workspaces(config, registry)
-        kept = dict(_records(registry).get(location, WorkspaceRecord(location)).settings)
+        kept = dict(_read_records(registry).get(location, WorkspaceRecord(location)).settings)
         kept["name"] = _check_name(name)
         kept.setdefault("id", workspace_id(kept["name"], _used_ids(config, registry)))
         kept = _merge_settings(kept, settings, settable)
@@ -365,7 +365,7 @@ def change(
     """Change its name or settings; None takes the configured value again. The id, and so every address, stays."""
     with registry.transaction():
         one = find_workspace(config, registry, which, by_location=by_location)
-        record = _records(registry).get(one.location, WorkspaceRecord(one.location))
+        record = _read_records(registry).get(one.location, WorkspaceRecord(one.location))
         known = record.added or one.location in {other.location for other in config.workspaces}
         settings = dict(record.settings)
         if changes.get("name") is not None:
@@ -380,19 +380,19 @@ def change(
         changed = replace(record, settings=settings)
         if "name" in changes:
             others = [other for other in effective_workspaces(config, registry) if other.location != one.location]
-            _refuse_clash(_apply_record(_configured_at(config, one.location), changed, config), others)
+            _refuse_clash(_apply_record(_find_configured(config, one.location), changed, config), others)
         if settings or record.added:
             registry.put_record(changed)
         else:
             registry.drop_record(one.location)
-    return _workspace_at(config, registry, effective_workspaces(config, registry), one.location)
+    return _find_workspace_at(config, registry, effective_workspaces(config, registry), one.location)
 
 
 def relocate(config: Config, registry: Accounts, one: WorkspaceConfig, location: str, settings: Settings) -> bool:
     """Apply what the owner set for a workspace to the place it was moved to. An added workspace is served from there
     from now on, under its id; whether it was one."""
     with registry.transaction():
-        record = _records(registry).get(one.location)
+        record = _read_records(registry).get(one.location)
         if record is None:
             return False
         kept = {key: value for key, value in record.settings.items() if key not in BUCKET_SETTINGS}
@@ -408,7 +408,7 @@ def drop(config: Config, registry: Accounts, which: str, *, by_location: bool = 
     """Stop serving it. Its notes and their history stay where they are."""
     with registry.transaction():
         one = find_workspace(config, registry, which, by_location=by_location)
-        record = _records(registry).get(one.location)
+        record = _read_records(registry).get(one.location)
         if record is None or not record.added or any(one.location == named.location for named in config.workspaces):
             hint = "take it out there, or start the server without it"
             raise Invalid(f"{one.name!r} is served because the configuration names it", hint=hint, what="workspace")
@@ -465,7 +465,7 @@ def name_key(name: str) -> str:
     return unicodedata.normalize("NFKC", plain.casefold())
 
 
-def _clash(one: WorkspaceConfig, others: Iterable[WorkspaceConfig]) -> WorkspaceConfig | None:
+def _find_clash(one: WorkspaceConfig, others: Iterable[WorkspaceConfig]) -> WorkspaceConfig | None:
     """Another workspace that the same id or name could mean."""
     for other in others:
         if other.id in (one.id, one.name) or one.id == other.name or name_key(other.name) == name_key(one.name):
@@ -474,7 +474,7 @@ def _clash(one: WorkspaceConfig, others: Iterable[WorkspaceConfig]) -> Workspace
 
 
 def _refuse_clash(one: WorkspaceConfig, others: Iterable[WorkspaceConfig]) -> None:
-    if other := _clash(one, others):
+    if other := _find_clash(one, others):
         words = f"there is a workspace {other.name!r} ({other.id}) already"
         raise Exists(words, hint="choose another name", what="workspace")
 

@@ -39,7 +39,7 @@ def subscribe(
         uris = None  # anything may have changed
         if paths is not None:
             seen = [path for path in sorted(paths) if workspace.access.sees(path)]
-            uris = [unquote(kind.uri(library, workspace, path)) for kind in kinds for path in seen]
+            uris = [unquote(kind.make_uri(library, workspace, path)) for kind in kinds for path in seen]
         if uris is None or uris:
             with suppress(RuntimeError):  # the server has ended; the engine is about to
                 loop.call_soon_threadsafe(notify, uris)

@@ -173,7 +173,7 @@ class _Endpoint:
         visitor: Visitor = scope[VISITOR]
         surface = self._surface or normalize_surface(params["surface"])
         endpoint = self._served.get(surface)
-        seen = visitor.principal.library(self._library)
+        seen = visitor.principal.narrow_library(self._library)
         library: Library | None = seen
         if "workspace" in params:
             try:

@@ -55,7 +55,7 @@ class NoteResources:
         if not workspaces[number:]:
             return [], None
         workspace = workspaces[number]
-        listed = self.files(workspace, offset, PAGE + 1)
+        listed = self.list_files(workspace, offset, PAGE + 1)
         found = [self._resource(call.library, workspace, entry) for entry in listed[:PAGE]]
         if len(listed) > PAGE:
             return found, f"{number}-{offset + PAGE}"
@@ -64,7 +64,7 @@ class NoteResources:
     def read(self, call: Call, uri: str) -> dict[str, Any]:
         """The content, as text or else as bytes; NotFound where nothing is."""
         workspace, path = self._resolve(call, uri)
-        data, mime = self.data(workspace, path), _guess_mime_type(path)
+        data, mime = self.read_bytes(workspace, path), _guess_mime_type(path)
         if mime == "text/markdown":
             return {"uri": uri, "mimeType": mime, "text": data.decode("utf-8", "replace").removeprefix("\ufeff")}
         try:
@@ -82,20 +82,20 @@ class NoteResources:
             if not begun.startswith(prefix) and not prefix.startswith(begun):
                 continue
             start = begun.removeprefix(prefix).lower() if begun.startswith(prefix) else ""
-            paths = ((file.path, file.path.lower()) for file in self.files(workspace, 0, None))
+            paths = ((file.path, file.path.lower()) for file in self.list_files(workspace, 0, None))
             matching = (
                 path for path, key in paths if key.startswith(start) or key.rpartition("/")[2].startswith(start)
             )
             found += [prefix + path for path in islice(matching, PAGE + 1)]
         return found
 
-    def files(self, workspace: Workspace, offset: int, limit: int | None) -> Sequence[IndexedFile]:
+    def list_files(self, workspace: Workspace, offset: int, limit: int | None) -> Sequence[IndexedFile]:
         """What the workspace's caller may see, by path."""
         sees = workspace.access.visibility
         chosen = Selection(notes_only=self.notes_only, sort="path", offset=offset, limit=limit, visible=sees)
         return list_files(workspace, chosen)[0]
 
-    def data(self, workspace: Workspace, path: str) -> bytes:
+    def read_bytes(self, workspace: Workspace, path: str) -> bytes:
         """NotFound where nothing is; TooLarge beyond what an answer may hold."""
         try:
             data, limit = fetch(workspace, NotePath.parse(path)).data, workspace.limits.note_bytes
@@ -105,7 +105,7 @@ class NoteResources:
             raise TooLarge(f"{path} is larger than {limit} bytes", size=len(data), limit=limit)
         return data
 
-    def uri(self, library: Library, workspace: Workspace, path: str) -> str:
+    def make_uri(self, library: Library, workspace: Workspace, path: str) -> str:
         """The URI of a file for this client."""
         return self.base + quote(self._prefix(library, workspace) + path)
 
@@ -118,7 +118,7 @@ class NoteResources:
 
     def _resource(self, library: Library, workspace: Workspace, entry: IndexedFile) -> dict[str, Any]:
         return {
-            "uri": self.uri(library, workspace, entry.path),
+            "uri": self.make_uri(library, workspace, entry.path),
             "name": replace_surrogates(entry.path.name),
             "mimeType": _guess_mime_type(entry.path),
             "size": entry.size,

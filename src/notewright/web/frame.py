@@ -84,7 +84,7 @@ class PageRequest:
     @property
     def library(self) -> Library:
         """As much of it as this visitor may see."""
-        return self.signed_in.principal.library(self.site.library)
+        return self.signed_in.principal.narrow_library(self.site.library)
 
     @cached_property
     def ws(self) -> Workspace:

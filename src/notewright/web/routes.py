@@ -61,6 +61,6 @@ def _events(site: SiteContext, feed: ActivityFeed) -> Callable[[Request], Awaita
         except ValueError:
             after = None
         filter = activity.Filter.from_query(request.query_params)
-        return feed.respond_with_stream(OpenPage(who.library(site.library), filter, after))
+        return feed.respond_with_stream(OpenPage(who.narrow_library(site.library), filter, after))
 
     return events

@@ -260,7 +260,7 @@ def user(*workspaces: str, **narrowed: Any) -> Principal:
 
 def test_the_workspaces_of_one_user_add_up_and_those_of_others_do_not(shared: Callable[..., Library]) -> None:
     library = shared({"A": {"1.md": "x"}, "B": {"1.md": "x"}, "C": SEVEN}, user_quota_files=3)
-    ann, bob = user("a", "b").library(library), user("c").library(library)
+    ann, bob = user("a", "b").narrow_library(library), user("c").narrow_library(library)
     assert find_remaining_quota(ann.find_workspace("A")) == {"files": 1, "bytes": None}
     create(ann.find_workspace("B"), NotePath("2.md"), b"x")
     for name in ("A", "B"):
@@ -274,7 +274,7 @@ def test_the_workspaces_of_one_user_add_up_and_those_of_others_do_not(shared: Ca
 
 
 def test_the_bytes_of_one_user_add_up(shared: Callable[..., Library]) -> None:
-    library = user("a", "b").library(shared({"A": {"1.md": "12345"}, "B": {"1.md": "123"}}, user_quota_bytes=10))
+    library = user("a", "b").narrow_library(shared({"A": {"1.md": "12345"}, "B": {"1.md": "123"}}, user_quota_bytes=10))
     edit_note(library.find_workspace("B"), NotePath("1.md"), [Append("4")])  # and a line end
     with pytest.raises(Quota, match="all your workspaces together would hold 11 bytes"):
         put(library.find_workspace("A"), NotePath("1.md"), b"123456")
@@ -285,11 +285,11 @@ def test_what_a_user_may_only_read_is_not_counted_and_what_is_hidden_is_not_told
 ) -> None:
     library = shared({"A": {"1.md": "x"}, "B": SEVEN}, user_quota_files=2)
     everything = replace(library.find_workspace("B"), access=Access(read_only=True))
-    ann = user().library(Library.of([library.find_workspace("A"), everything])).find_workspace("A")
+    ann = user().narrow_library(Library.of([library.find_workspace("A"), everything])).find_workspace("A")
     create(ann, NotePath("2.md"), b"x")
     with pytest.raises(Quota, match="would hold 3 files"):
         create(ann, NotePath("3.md"), b"x")
-    guest = user("a", hide=("1.md",)).library(library).find_workspace("A")
+    guest = user("a", hide=("1.md",)).narrow_library(library).find_workspace("A")
     with pytest.raises(Quota, match="all your workspaces are full; the most is 2 files"):
         create(guest, NotePath("3.md"), b"x")
 
@@ -297,7 +297,7 @@ def test_what_a_user_may_only_read_is_not_counted_and_what_is_hidden_is_not_told
 def test_writers_in_several_workspaces_at_once_do_not_pass_the_quota_of_their_user(
     shared: Callable[..., Library],
 ) -> None:
-    library = user("a", "b").library(shared({"A": SEVEN, "B": {}}, user_quota_files=MOST))
+    library = user("a", "b").narrow_library(shared({"A": SEVEN, "B": {}}, user_quota_files=MOST))
     problems = at_once(
         lambda number: create(library.find_workspace("AB"[number % 2]), NotePath(f"New {number}.md"), b"x")
     )

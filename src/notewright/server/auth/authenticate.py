@@ -348,7 +348,7 @@ class Revalidation:
             checked_version, valid_until = data_version, now + RECHECK_SECONDS
             try:
                 visitor = await scope[REAUTHENTICATE]()
-                rules = await self.workers.run(_hidden_globs, who.library(self.library))
+                rules = await self.workers.run(_hidden_globs, who.narrow_library(self.library))
             except Problem:  # nobody can say
                 return False
             same = isinstance(visitor, Visitor) and visitor.principal == who

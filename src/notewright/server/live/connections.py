@@ -101,7 +101,7 @@ class LiveConnections:
         """The handshake is accepted first: a browser learns nothing of a refusal but that there was one."""
         await send({"type": "websocket.accept"})
         try:
-            shown = caller.principal.library(self._library)
+            shown = caller.principal.narrow_library(self._library)
             ws, doc_id = await find(scope["path_params"], await self._threads.run(shown.workspaces))
             names = await self._hosts.fetch_names(ws, [doc_id])
             writes = caller.may_write(ws.access, doc_id, names)

@@ -177,7 +177,7 @@ class LiveSite:
 
     async def _visible_workspaces(self, caller: LiveCaller) -> list[Workspace]:
         """The live workspaces that the caller may see."""
-        shown = caller.principal.library(self.library)
+        shown = caller.principal.narrow_library(self.library)
         return [ws for ws in await self.threads.run(shown.workspaces) if ws.live is not None]
 
     async def _find_workspace(self, shown: Sequence[Workspace], doc_id: str) -> tuple[Workspace, DocumentNames]:
