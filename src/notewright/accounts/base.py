@@ -88,13 +88,13 @@ class Accounts(Protocol):
         """All tokens that were ever made, oldest first."""
 
     def revoke(self, name: str, now: float) -> bool:
-        """Revoke the token of that name; whether there was one."""
+        """Revoke the token of that name, and return whether there was one."""
 
     def record_use(self, digest: str, now: float) -> None:
         """Record when a token was last used; need not be durable."""
 
     def end_session(self, session: str, now: float, lasts: float) -> None:
-        """Record that a browser signed out, for `lasts` seconds: by then its session would have ended by itself."""
+        """Record that a browser signed out, kept for `lasts` seconds: by then its session would have expired."""
 
     def has_session_ended(self, session: str) -> bool: ...
 
@@ -105,6 +105,6 @@ class Accounts(Protocol):
     def drop_record(self, location: str) -> bool: ...
 
     def secret(self, name: str) -> bytes:
-        """Thirty-two random bytes, the same for everybody who asks for this name."""
+        """Thirty-two random bytes, the same in every process for one name."""
 
     def close(self) -> None: ...

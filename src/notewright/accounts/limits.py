@@ -1,6 +1,6 @@
 """Rate limits and sessions: how often each caller called, which sessions live, and what was marked or stored in them.
 
-None of it is precious: it may be lost at any moment, and then counting begins anew.
+It may be lost at any moment; counting then starts again.
 """
 
 import math
@@ -68,7 +68,7 @@ class RateLimits:
     def count(self, caller: str, windows: Sequence[Window], *, peek: bool = False) -> None:
         """Count one more call, or Limited with the seconds until the next one is allowed.
 
-        A refused call does not count; one that fails later does; `peek` only asks. All callers share one table, so a
+        A refused call does not count; one that fails later does; `peek` only checks. All callers share one table, so a
         surface prefixes the caller with its own name.
         """
         with self._lock:
@@ -79,7 +79,7 @@ class RateLimits:
             add_call(made, windows, self._clock(), peek=peek)
 
     def touch(self, session: str, *, idle: float, age: float = 0.0) -> bool:
-        """Use a session; whether it lives: not ended, and last used `idle` seconds ago at most.
+        """Record a use of a session, and return whether it is valid: not ended, last used at most `idle` seconds ago.
 
         `age` is for a session that was not used yet: how long ago it was made.
         """

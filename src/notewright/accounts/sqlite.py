@@ -82,7 +82,7 @@ class SqliteAccounts:
 
     def data_version(self) -> int:
         now = time.monotonic()
-        if now - self._polled_at > POLL_SECONDS:  # threads that all ask at once would wait for each other
+        if now - self._polled_at > POLL_SECONDS:  # threads that all poll at once would wait for each other
             with self._read_lock, translate_errors("the registry"):
                 data_version = int(self._reader.execute("pragma data_version").get)
                 if data_version != self._data_version:
@@ -114,8 +114,8 @@ class SqliteAccounts:
         return self._write("update token set revoked = ? where name = ? and revoked is null", now, name)
 
     def record_use(self, digest: str, now: float) -> None:
-        """Record it without waiting, for it is called on the event loop: while another thread or process writes, this
-        use is not recorded."""
+        """Record a use without waiting, as it runs on the event loop: while another thread or process writes, this use
+        is not recorded."""
         if not self._write_lock.acquire(blocking=False):
             return
         try:
@@ -163,7 +163,7 @@ class SqliteAccounts:
             return self._reader.execute(question, values).fetchall()
 
     def _write(self, statement: str, *values: str | float | bytes, counts: bool = True) -> bool:
-        """Execute it; whether it changed anything."""
+        """Execute a statement, and return whether it changed anything."""
         with self._transaction(counts=counts) as db:
             db.execute(statement, values)
             return db.changes() > 0

@@ -7,7 +7,7 @@ engine's values and problems into its own words. A complete one:
         'Read one note.'                                   # what an agent reads of it
         return engine.read(call.workspace, NotePath.parse(args["path"])).text
 
-    class Plain(Style):                                    # how this dialect says no
+    class Plain(Style):                                    # how this dialect renders errors
         table = {"not_found": "not_found", ...}            # a word for every code: a test compares
         def render_problem(self, failed: FailedCall) -> Answer:
             return Answer.error(f"{self.table[failed.problem.code]}: {failed.problem}")
@@ -64,7 +64,7 @@ Transport = Literal["stdio", "http"]
 
 
 class LastShown(OrderedDict[NotePath, str]):
-    """The last version of each note that a client was shown; of so many notes."""
+    """The last version of each note that a client was shown, for the MAX_STORED_DIGESTS notes shown last."""
 
     def __setitem__(self, path: NotePath, version: str) -> None:
         super().__setitem__(path, version)
@@ -86,7 +86,7 @@ class Session:
         self._bound: dict[tuple[str, str], tuple[Workspace, Actor, Workspace]] = {}  # by id and tool
 
     def bind(self, workspace: Workspace, actor: Actor, *, keep: bool) -> Workspace:
-        """The workspace as this client uses it by this tool; to `keep`, for as long as it is the same one."""
+        """The workspace bound to this client and tool; with `keep` it is cached while the workspace is the same."""
         kept = self._bound.get((workspace.id, actor.tool))
         if kept is not None and kept[0] is workspace and kept[1] is actor:
             return kept[2]
@@ -102,7 +102,7 @@ class Session:
             return self._shown.setdefault(workspace, LastShown())
 
     def has_done(self, what: str) -> bool:
-        """Whether `once` was called for it."""
+        """Whether `mark_once` was called with it."""
         return what in self._done
 
     def mark_once(self, what: str) -> bool:
@@ -126,7 +126,7 @@ def no_report(done: float, total: float | None, message: str | None) -> None:
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """One call of a tool: on what, by whom, over which wire."""
+    """One call of a tool: library, actor, session and transport."""
 
     library: Library
     actor: Actor = field(default_factory=Actor)
@@ -151,14 +151,14 @@ class Call:
 
     @property
     def served(self) -> Sequence[Workspace]:
-        """The workspaces at the call's first question: each question looks whether the owner changed anything."""
+        """The workspaces, cached for this call: each look-up in the library checks whether the owner changed any."""
         if self._served is None:
             self._served = self.library.workspaces()
         return self._served
 
     @property
     def caller(self) -> str:
-        """Whose calls are counted together: the user, else the client."""
+        """The name under which calls are counted for limits: the user, else the client."""
         return self.actor.user or self.actor.client
 
     def find_workspace(self, which: str) -> Workspace:
@@ -203,7 +203,7 @@ class Answer:
 
     @classmethod
     def error(cls, text: str, meta: Mapping[str, Any] | None = None) -> "Answer":
-        """A refusal that the agent reads (`isError`)."""
+        """An answer with an error message for the agent (`isError`)."""
         return cls((text,), is_error=True, meta=meta)
 
     @property
@@ -214,7 +214,7 @@ class Answer:
 
 @dataclass(eq=False)
 class RpcError(Exception):
-    """A refusal that is a JSON-RPC error instead of an answer. Over HTTP it may choose the status and add headers."""
+    """An error sent as a JSON-RPC error instead of an answer. It may set the status and headers over HTTP."""
 
     code: int
     message: str
@@ -256,7 +256,7 @@ class BadArgument(Invalid):
 
 @dataclass(frozen=True, slots=True)
 class FailedCall:
-    """A call that failed, for a Style to put into words."""
+    """A failed call, for a Style to render."""
 
     problem: Problem
     tool: str
@@ -272,10 +272,10 @@ class Style(ABC):
 
     @abstractmethod
     def render_problem(self, failed: FailedCall) -> Answer:
-        """The answer to a problem of the engine; Internal stands for whatever we did not expect."""
+        """The answer to a problem of the engine; Internal stands for any unexpected error."""
 
     def render_bad_arguments(self, failed: FailedCall, fault: BadArgument) -> Answer:
-        """`fault` is what failed. As any other problem, unless the dialect differs."""
+        """The answer to invalid arguments; rendered as any other problem, unless the dialect differs."""
         return self.render_problem(failed)
 
 
@@ -303,7 +303,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A blank in a prompt."""
+    """An argument of a prompt."""
 
     name: str
     description: str = ""
@@ -312,7 +312,7 @@ class Argument:
 
 @dataclass(frozen=True, eq=False)
 class Prompt:
-    """A text the user may ask for by name; `render` gives what is said to the model, as the user."""
+    """A text the user may ask for by name; `render` returns the message to the model, as the user."""
 
     name: str
     description: str

@@ -73,7 +73,7 @@ class NoteResources:
             return {"uri": uri, "mimeType": mime, "blob": base64.b64encode(data).decode()}
 
     def complete(self, call: Call, argument: str, begun: str) -> Sequence[str]:
-        """Paths that begin so, or whose last part does, case ignored."""
+        """Paths that begin with `begun`, or whose last part does, case ignored."""
         if argument != "path":
             return []
         found: list[str] = []
@@ -90,13 +90,13 @@ class NoteResources:
         return found
 
     def list_files(self, workspace: Workspace, offset: int, limit: int | None) -> Sequence[IndexedFile]:
-        """What the workspace's caller may see, by path."""
+        """The files the caller may see, by path."""
         sees = workspace.access.visibility
         chosen = Selection(notes_only=self.notes_only, sort="path", offset=offset, limit=limit, visible=sees)
         return list_files(workspace, chosen)[0]
 
     def read_bytes(self, workspace: Workspace, path: str) -> bytes:
-        """NotFound where nothing is; TooLarge beyond what an answer may hold."""
+        """The bytes of a file; NotFound where nothing is, TooLarge beyond what an answer may hold."""
         try:
             data, limit = fetch(workspace, NotePath.parse(path)).data, workspace.limits.note_bytes
         except Invalid:
