@@ -58,7 +58,7 @@ def _code(surface: Surface, library: Library, tool: str, args: dict[str, Any]) -
     """What stood in the way of a call, if anything did."""
     told: list[Problem] = []
     try:
-        answer = perform(surface, Call(library, refused=told.append), tool, args)
+        answer = perform(surface, Call(library, record_refusal=told.append), tool, args)
     except RpcError as error:
         assert error.code == -32602
         return told[0].code if told else "invalid"
