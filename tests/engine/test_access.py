@@ -78,7 +78,7 @@ QUESTIONS: dict[str, Callable[[Workspace], Any]] = {
     "grep": lambda ws: grep(ws, Grep("tea")),
     "grep of files": lambda ws: grep(ws, Grep("tea|config", dialect="python-like", files=True)),
     "find": lambda ws: find_text(ws, Find("tea")),
-    "holding": lambda ws: holding(ws, "tea"),
+    "containing": lambda ws: find_notes_containing(ws, "tea"),
     "listing": lambda ws: list_files(ws, Selection(notes_only=False, visible=ws.access.visibility)),
     "folder": lambda ws: list_folder(ws, ""),
     "glob": lambda ws: list_folder(ws, "", glob="**"),

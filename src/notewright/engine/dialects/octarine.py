@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from notewright.engine.changes.commit import commit_latest, text_of
 from notewright.engine.changes.plan import Plan, Put, plan_overwrite
-from notewright.engine.find.grep import PATTERN_SECONDS, Find, FoundIn, find_text, places
+from notewright.engine.find.grep import PATTERN_SECONDS, Find, FoundIn, find_places, find_text
 from notewright.engine.indexing.ready import is_fresh
 from notewright.engine.read import find_creation_times, indexed_file, remember_shown, require_visible, resolve_symlinks
 from notewright.engine.workspace import Workspace

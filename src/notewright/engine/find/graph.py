@@ -199,7 +199,7 @@ def _read_deleted_notes(ledger: Ledger) -> _DeletedNotes:
         known, data_version = _deleted.get(ledger) or _DeletedNotes(), ledger.data_version()
         if data_version != known.data_version:
             newer = takewhile(lambda change: change.id != known.newest, iter_changes(ledger, ChangeQuery()))
-            known = _memory[ledger] = _with_changes(ledger, known, data_version, list(islice(newer, MAX_CHANGES)))
+            known = _deleted[ledger] = _add_changes(ledger, known, data_version, list(islice(newer, MAX_CHANGES)))
         return known
 
 

@@ -82,12 +82,13 @@ class _Tally:
     notes: int = 0
 
 
-def grep(ws: Workspace, asked: Grep) -> Matches:
-    """Lines that match, the first `limit` of them, and how many there are in all. Invalid, or NotFound for a folder."""
-    matcher = compile_pattern(asked.pattern, asked.dialect, ignore_case=asked.ignore_case, whole_word=asked.whole_word)
-    named = find_folder(ws, asked.folder)
-    globs = [PathGlob(asked.glob, below=named, basename=True)] if asked.glob else []
-    globs += [PathGlob(asked.path, or_path=True)] if asked.path else []
+def grep(ws: Workspace, request: Grep) -> Matches:
+    """The first `limit` lines that match, and how many there are in all. Invalid, or NotFound for a folder."""
+    case, word = request.ignore_case, request.whole_word
+    matcher = compile_pattern(request.pattern, request.dialect, ignore_case=case, whole_word=word)
+    named = find_folder(ws, request.folder)
+    globs = [PathGlob(request.glob, below=named, basename=True)] if request.glob else []
+    globs += [PathGlob(request.path, or_path=True)] if request.path else []
     accepted = ws.access.visibility._replace(under=f"{named}/" if named else "", globs=tuple(globs))
     folder = named or glob_prefix(request.path or "")
     return snapshot(ws, lambda: _search_lines(ws, request, matcher, folder, accepted))

@@ -10,8 +10,7 @@ from typing import Any
 from notewright.accounts.limits import RateLimits, Window
 from notewright.config.octarine import Octarine
 from notewright.engine.dialects.octarine import RankedPage, fetch_copy, is_folder, rank_texts, replace_with_copy, walk
-from notewright.engine.find.grep import Find
-from notewright.engine.find.grep import places as find_places
+from notewright.engine.find.grep import Find, find_places
 from notewright.engine.read import decode, find_creation_times
 from notewright.engine.workspace import Workspace
 from notewright.errors import Invalid, NotFound
