@@ -67,6 +67,12 @@ def test_a_folder_is_live_where_it_is_written_so(here: Path, location: str, name
     assert not loaded(here, "Work").workspaces[0].live
 
 
+def test_a_workspace_named_after_its_folder_keeps_the_blanks_of_that_name(here: Path) -> None:
+    (here / "Tea ").mkdir()
+    assert [w.name for w in loaded(here, "Tea ").workspaces] == ["Tea "]
+    assert [w.name for w in loaded(here, " Cups =Tea ").workspaces] == ["Cups"]
+
+
 def test_a_live_bucket_is_refused_in_words(here: Path) -> None:
     with pytest.raises(Invalid, match="live documents are files in a folder"):
         loaded(here, "live:s3://bucket/notes")

@@ -51,6 +51,11 @@ def test_every_client_gets_a_command_with_absolute_paths(client: str, home: Path
     assert entry["args"] == ["serve", str(home / "notes"), "--read-only"]
 
 
+def test_an_entry_for_zed_is_written_in_the_order_of_its_documentation(home: Path) -> None:
+    assert main(["client", "zed", "--write"]) == 0
+    assert list(entry_of("zed", home)) == ["source", "command", "args", "env"]
+
+
 def test_without_write_it_is_printed_and_nothing_is_touched(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["client", "cursor", "Mine=.", "--surface", "octarine", "--name", "mine"]) == 0
     read = capsys.readouterr()

@@ -42,9 +42,10 @@ def toml_table(name: str, entry: ClientEntry) -> str:
     return "\n".join([f"[mcp_servers.{key}]", *lines])
 
 
-def _stdio(**more: Any) -> Callable[[Sequence[str]], ClientEntry]:
+def _stdio(env: dict[str, str] | None = None, **more: Any) -> Callable[[Sequence[str]], ClientEntry]:
     """An entry with a command to start, and what else that client wants in it."""
-    return lambda command: {**more, "command": command[0], "args": list(command[1:])}
+    last = {} if env is None else {"env": env}
+    return lambda command: {**more, "command": command[0], "args": list(command[1:]), **last}
 
 
 def _http(word: str = "url", **more: str) -> Callable[[str, bool], ClientEntry]:

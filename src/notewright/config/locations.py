@@ -23,11 +23,12 @@ def split_location(raw: str, here: Path) -> tuple[str, str]:
     name, equals, location = raw.partition("=")
     if not equals or "/" in name or not name.strip() or (here / raw).is_dir():
         name, location = "", raw
-    if not name.strip():
+    name = name.strip()
+    if not name:
         place = split_live(location)[0]
         place = place if is_bucket(place) else os.path.abspath(here / Path(place).expanduser())
         name = place.rstrip("/").rpartition("/")[2] or "notes"
-    return name.strip(), resolve_location(location, here)
+    return name, resolve_location(location, here)
 
 
 def resolve_location(location: str, beside: Path) -> str:

@@ -25,7 +25,7 @@ from notewright.engine.move import move
 from notewright.engine.read import fetch
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import create
-from notewright.errors import Busy, Indexing, Problem
+from notewright.errors import Busy, Indexing, Problem, Unavailable
 from notewright.notes.path import NotePath
 
 COUNT = 30
@@ -150,6 +150,23 @@ def test_moves_and_searches_are_right_while_the_index_is_lost_again_and_again(
     texts = [(tmp_path / "Main" / f"{number}.md").read_text() for number in range(COUNT)]
     assert texts == [f"apple {number}\n\n[[{names[0]}]]\n" for number in range(COUNT)]
     until(lambda: is_right(ws), 10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("notes", [COUNT, 600])  # written in this process, and by a second one
+def test_a_build_whose_files_are_deleted_before_it_is_done_is_refused_with_the_reason(
+    tmp_path: Path, notes: int
+) -> None:
+    (tmp_path / "Main").mkdir()
+    for number in range(notes):
+        (tmp_path / "Main" / f"{number}.md").write_text("apple [[Target]]\n")
+    ws = really_opened(tmp_path / "Main", tmp_path / "state")
+    ws.follower.wait(10)
+    with pytest.raises(Unavailable, match="^the index cannot be used: .*(open|No such file)"):
+        ws.follower.rebuild(lambda done, total: gone(tmp_path / "state" / "cache") if done == notes else None)
+    until(lambda: differences(ws) == {}, 10)
+    assert grep(ws, Grep("apple")).total_lines == notes
+    close_workspace(ws)
 
 
 @pytest.mark.slow

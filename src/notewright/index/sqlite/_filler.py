@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from notewright.errors import Problem
+from notewright.index.sqlite.generations import translate_index_errors
 from notewright.index.sqlite.rows import ROWS_PER_BATCH, Row, add_all_words, insert, insert_files, prepare_row
 from notewright.index.sqlite.schema import create_index, finish_index
 
@@ -69,13 +71,18 @@ class BulkWriter:
 
 
 def main(file: Path) -> None:
-    """The second process."""
+    """The second process. Its output is `done`, or why it failed."""
     gc.disable()  # rows hold no cycles
-    filler = BulkWriter(file)
-    for batch in _read_ahead(sys.stdin.buffer):
-        filler.add([Row(*row) for row in marshal.loads(batch)])
-    filler.finish()
-    sys.stdout.write("done")
+    try:
+        with translate_index_errors:
+            filler = BulkWriter(file)
+            for batch in _read_ahead(sys.stdin.buffer):
+                filler.add([Row(*row) for row in marshal.loads(batch)])
+            filler.finish()
+    except Problem as problem:
+        sys.stdout.write(problem.message)
+    else:
+        sys.stdout.write("done")
 
 
 def _read_ahead(source: IO[bytes]) -> Iterator[bytes]:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from notewright.errors import Internal
+from notewright.errors import Unavailable
 from notewright.index.base import Filing
 from notewright.index.sqlite._filler import BulkWriter
-from notewright.index.sqlite.generations import BuildProgressFile, Generations, Identity
+from notewright.index.sqlite.generations import BuildProgressFile, Generations, Identity, translate_index_errors
 from notewright.index.sqlite.rows import Row, to_row, upsert
 from notewright.index.sqlite.schema import Connection, open_index
 
@@ -38,6 +38,7 @@ def building(generations: Generations, write: Write, total: int) -> Iterator["Sq
 class SqliteBuild:
     """Implements `Build`."""
 
+    @translate_index_errors
     def __init__(self, generations: Generations, tally: BuildProgressFile, total: int) -> None:
         self._generations, self._tally = generations, tally
         self._replaced: Identity | None = generations.find_current()
@@ -51,6 +52,7 @@ class SqliteBuild:
         if not self.swapped:
             shutil.rmtree(self._place, ignore_errors=True)
 
+    @translate_index_errors
     def file(self, filings: Iterable[Filing]) -> None:
         rows: list[Row] = []
         size = 0
@@ -67,9 +69,11 @@ class SqliteBuild:
         self._filler.add(rows)
         self._tally.add(len(rows))
 
+    @translate_index_errors
     def finish(self) -> None:
         self._filler.finish()
 
+    @translate_index_errors
     def swap(self, again: Callable[[Iterable[str]], Iterable[Filing]]) -> None:
         """Index the changed files again and make this index the current one, holding the gate so that nobody writes."""
         with self._generations.gate(exclusive=True):
@@ -116,14 +120,20 @@ class ChildProcessWriter:
             self._input.write(len(batch).to_bytes(8, "big") + batch)
             self._input.flush()
         except BrokenPipeError:
-            raise Internal("the process that writes the index ended") from None
+            raise self._failure(self._output.read()) from None
 
     def finish(self) -> None:
         self._send(b"")
         self._input.close()
-        if self._output.read() != b"done":
-            raise Internal("the process that writes the index did not finish")
+        answer = self._output.read()
+        if answer != b"done":
+            raise self._failure(answer)
         self._child.wait()
+
+    @staticmethod
+    def _failure(reason: bytes) -> Unavailable:
+        hint = "look at the cache directory, or build the index again"
+        return Unavailable(reason.decode(errors="replace") or "the process that writes the index ended", hint=hint)
 
     def stop(self) -> None:
         if self._child.poll() is None:
