@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
@@ -20,12 +21,13 @@ from notewright.engine.library import digest_of, find_valid_token
 from notewright.engine.move import move
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import edit_note, put
+from notewright.errors import TooLarge
 from notewright.ledger.base import Actor
 from notewright.notes.edits.edit import Replace
 from notewright.notes.path import NotePath
 from notewright.web.addresses import safe_local_path
 from notewright.web.frame import POLICY, format_size
-from notewright.web.pages import activity, health
+from notewright.web.pages import activity, health, note
 from notewright.web.pages.connect import snippets
 from notewright.web.pages.health import Checks, group_findings
 
@@ -405,6 +407,19 @@ def test_a_file_is_a_picture_by_its_bytes_or_can_only_be_taken_away(
 @pytest.mark.parametrize("path", ["missing.png", "..%2f..%2fetc%2fpasswd", "Recipes", ".obsidian/app.json", "a%00b"])
 def test_a_file_that_is_not_there_is_not_found(page: httpx2.Client, path: str) -> None:
     assert page.get(f"/w/main/files/{path}").status_code == 404
+
+
+def test_a_file_that_is_too_large_is_refused_with_its_size(
+    site: Site, page: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(note, "MAX_FILE_BYTES", 3)
+    answer = page.get("/w/main/files/cup.png")
+    assert answer.status_code == 413 and "too many to send" in words(answer)
+    request: Any = SimpleNamespace(params={"path": "cup.png"}, ws=site.agent())
+    with pytest.raises(TooLarge) as refused:
+        note.file(request)
+    size = (site.place() / "cup.png").stat().st_size
+    assert refused.value.details == {"size": size, "limit": 3, "path": "cup.png"}
 
 
 def test_odd_names_of_notes_can_be_read(tmp_path: Path) -> None:

@@ -150,9 +150,7 @@ def file(request: PageRequest) -> Response:
     path = NotePath(raw)
     count = find_size(request.ws, path)
     if count > MAX_FILE_BYTES:
-        raise TooLarge(
-            f"{path} has {count:,} bytes, too many to send", format_size=count, limit=MAX_FILE_BYTES, path=path
-        )
+        raise TooLarge(f"{path} has {count:,} bytes, too many to send", size=count, limit=MAX_FILE_BYTES, path=path)
     stored = fetch(request.ws, path)
     kind = image_type(stored.data)
     headers = {
