@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from notewright.errors import Problem
-from notewright.index.sqlite.generations import translate_index_errors
+import apsw
+
 from notewright.index.sqlite.rows import ROWS_PER_BATCH, Row, add_all_words, insert, insert_files, prepare_row
 from notewright.index.sqlite.schema import create_index, finish_index
 
@@ -74,13 +74,12 @@ def main(file: Path) -> None:
     """The second process. Its output is `done`, or why it failed."""
     gc.disable()  # rows hold no cycles
     try:
-        with translate_index_errors:
-            filler = BulkWriter(file)
-            for batch in _read_ahead(sys.stdin.buffer):
-                filler.add([Row(*row) for row in marshal.loads(batch)])
-            filler.finish()
-    except Problem as problem:
-        sys.stdout.write(problem.message)
+        filler = BulkWriter(file)
+        for batch in _read_ahead(sys.stdin.buffer):
+            filler.add([Row(*row) for row in marshal.loads(batch)])
+        filler.finish()
+    except (OSError, apsw.Error) as error:
+        sys.stdout.write(str(error))
     else:
         sys.stdout.write("done")
 

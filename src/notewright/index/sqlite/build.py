@@ -131,9 +131,9 @@ class ChildProcessWriter:
         self._child.wait()
 
     @staticmethod
-    def _failure(reason: bytes) -> Unavailable:
-        hint = "look at the cache directory, or build the index again"
-        return Unavailable(reason.decode(errors="replace") or "the process that writes the index ended", hint=hint)
+    def _failure(output: bytes) -> Unavailable:
+        reason = output.decode(errors="replace") or "the process that writes it ended"
+        return Unavailable(f"the index cannot be used: {reason}", hint="look at the cache directory")
 
     def stop(self) -> None:
         if self._child.poll() is None:
