@@ -336,7 +336,7 @@ def test_live_notes_come_through_the_proxy_and_the_token_in_their_address_is_in_
         auth = client.post(f"/doc/{found[1]}/auth", json={}, extensions=sni()).json()
         address = f"wss://{NAME}:{site.port}/d/{found[1]}/ws/{found[1]}?token={auth['token']}"
         wire = socket.create_connection(("127.0.0.1", site.port), PATIENCE)
-        with connect(address, sock=wire, ssl=site.trusting()) as socket_open:
+        with connect(address, sock=wire, ssl=site.trusting(), open_timeout=PATIENCE) as socket_open:
             assert socket_open.recv(PATIENCE)[:2] == b"\0\0", "it asks what we have"
         wait_until(lambda: site.proxy_log.exists() and "/ws/" in site.proxy_log.read_text(), "the access log")
         secret = auth["token"].removeprefix("nwd_")

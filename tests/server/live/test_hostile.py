@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.server.listener import certificate, until
-from tests.server.live.parts import LiveClient, LiveServer, live_server
+from tests.server.live.parts import SECONDS, LiveClient, LiveServer, live_server
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
@@ -262,6 +262,7 @@ def test_live_documents_over_tls(tmp_path: Path) -> None:
     listening = {"ssl_context_factory": lambda *_: inside}
     with live_server(tmp_path, listening=listening) as server:
         trust = ssl.create_default_context(cafile=cert)
-        with connect(f"wss://localhost:{server.port}/w/notes/live/Tea.md", ssl=trust, compression=None) as wire:
+        address = f"wss://localhost:{server.port}/w/notes/live/Tea.md"
+        with connect(address, ssl=trust, compression=None, open_timeout=SECONDS) as wire:
             client = LiveClient(wire).sync()
             assert str(client.text) == "Steep it.\n"
