@@ -136,6 +136,7 @@ def test_what_javascript_would_refuse_is_refused(pattern: str) -> None:
         ("((a{100}){100}){100}", "too large"),
         ("a{2000}", "too large"),
         (r"\w{500}", "too large"),
+        (r"\d[^\x{1269}-\x{48c3}]{1000}[^\x{1269}-\x{48c3}]{1000}[^\x{1269}-\x{48c3}]{900}", "too large"),
     ],
 )
 def test_a_bad_pattern_is_refused_with_what_is_wrong_and_where(pattern: str, words: str) -> None:

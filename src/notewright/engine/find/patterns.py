@@ -60,6 +60,7 @@ _SLICE_STEPS = 50_000_000  # in a slice: one for each byte and instruction, up t
 _SAMPLES = 16  # of a long text
 _SHARED_BYTES = 2 << 20  # bytes that one may need without waiting for others
 _CLASS_INSTRUCTIONS = 2_000  # at most, for one class of Unicode characters; 1,350 were seen
+_RANGE_INSTRUCTIONS = 100  # at most, for one range; 97 were seen, of one that is negated where case is ignored
 _QUICK_TRIES = 8  # before the exact pattern searches by itself
 _QUICK_BYTES = 256_000  # of texts that are searched by the quick form
 _MAX_QUICK_MISSES = 32  # lines found by the quick form that do not match, before the exact pattern takes over
@@ -351,7 +352,7 @@ def _compile_quick_form(node: Node) -> Any:
 
     def weigh(inner: Node) -> int:
         items = inner.items if isinstance(inner, Set) else ((0, 0),)
-        return sum(_CLASS_INSTRUCTIONS if isinstance(item, Named) else 50 for item in items)
+        return sum(_CLASS_INSTRUCTIONS if isinstance(item, Named) else _RANGE_INSTRUCTIONS for item in items)
 
     if _has_unicode_boundary(node) or weigh_expanded(node, weigh) > _MAX_INSTRUCTIONS:
         return None
