@@ -365,6 +365,15 @@ def test_a_sentence_that_links_to_a_note_speaks_for_it(index: Index) -> None:
     assert set(paths(index, "noisiest appliance")) == {"Review.md", "Kettle.md"}
 
 
+def test_a_name_that_a_note_links_to_often_brings_each_of_its_namesakes_once(tmp_path: Path) -> None:
+    index = sqlite_index(tmp_path, {f"{folder}/Readme.md": "what it is\n" for folder in "abc"})
+    file(index, {"Log.md": "went back to [[Readme]]\n" * 20})
+    by_path = {note.path: number for number, note in index.notes([1, 2, 3, 4]).items()}
+    log = by_path.pop(NotePath("Log.md"))
+    assert sorted(index.neighbours([log])) == sorted((log, readme) for readme in by_path.values())
+    index.close()
+
+
 def test_a_sentence_speaks_for_the_notes_it_links_to_and_not_for_those_of_the_next(index: Index) -> None:
     texts = {name: f"# {name}\n" for name in ("Lamp.md", "a/Stove.md", "b/Stove.md", "Oven.md")}
     loud = "The noisiest appliances are [[Kettle]], [[b/Stove]], [[Nothing]] and the [[Oven]]. A [[Lamp]] is not.\n"

@@ -492,9 +492,11 @@ def _find_names(con: Connection, reading: _Reading, question: str, accepts: Acce
 
 # ---- neighbours ---------------------------------------------------------------------------------------
 
+# Each name of a note once: else a name that it links to often is looked up so often, and with each of its namesakes.
 _EDGES = f"""
-select l.source, n.file from links l cross join names n on n.key = l.key || '.md' and n.kind = '{NAME}'
-  where l.source in (select value from json_each(?)) and n.file != l.source"""
+select l.source, n.file from (select distinct source, key from links
+    where source in (select value from json_each(?))) l
+  cross join names n on n.key = l.key || '.md' and n.kind = '{NAME}' where n.file != l.source"""
 _DEGREE = f"""
 select e.value as note, (select count(*) from links where source = e.value) + (
   select count(*) from names n join links l on l.key = substr(n.key, 1, length(n.key) - 3)
