@@ -142,6 +142,21 @@ def test_many_unknown_tokens_at_once_do_not_become_many_questions(issuing: Site,
     assert issuing.visits[ASK] <= oauth.MAX_INTROSPECTIONS
 
 
+def test_a_question_that_cannot_even_be_written_takes_nobodys_place(tmp_path: Path) -> None:
+    """An id that is not UTF-8, as an environment variable may be."""
+    (tmp_path / "secret").write_text("s")
+    asked = {"introspection_url": "https://id.example/introspect", "client_id": "caf\udce9"}
+    trusted = IssuerSettings("https://id.example", client_secret_file=str(tmp_path / "secret"), **asked)
+
+    async def run() -> None:
+        async with Issuer(trusted) as issuer:
+            for number in range(oauth.MAX_INTROSPECTIONS + 1):
+                with pytest.raises(UnicodeEncodeError):
+                    await issuer.authenticate(f"opaque-{number}", HERE)
+
+    asyncio.run(run())
+
+
 def test_what_was_learned_is_bounded_and_the_longest_unused_goes_first() -> None:
     known: RecentResults[str] = RecentResults(lambda: 0.0, 10, most=3)
     for name in "abc":

@@ -234,8 +234,8 @@ class Issuer:
 
     async def _introspect(self, token: str, digest: str) -> Claims:
         assert self._settings.client is not None
-        auth = httpx2.BasicAuth(*map(quote_plus, self._settings.client))  # RFC 6749 §2.3.1: as in a form
         try:
+            auth = httpx2.BasicAuth(*map(quote_plus, self._settings.client))  # RFC 6749 §2.3.1: as in a form
             url = self._settings.introspection_url or await self._provider.endpoint("introspection_endpoint")
             raw = await fetch_json(self._http, url, {"token": token, "token_type_hint": "access_token"}, auth)
             if raw.get("active") is not True:
