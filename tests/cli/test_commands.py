@@ -219,6 +219,10 @@ def test_undo_of_nothing_is_refused(vault: Vault) -> None:
     assert "not a time" in vault.run("undo", "--since", "yesterday", code=1)[1]
 
 
+def test_a_search_refuses_a_wrong_time_before_it_looks_for_the_folder(vault: Vault) -> None:
+    assert "not a time" in vault.run("search", "x", "--since", "yesterday", "--folder", "Nowhere", code=1)[1]
+
+
 def test_check_reports_findings_by_its_exit_code(vault: Vault) -> None:
     out, err = vault.run("check", code=1)
     assert (out, err) == ("Drinks/Coffee.md:1: [[Nowhere]] leads nowhere\n", "1 finding\n")

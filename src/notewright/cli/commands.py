@@ -32,11 +32,11 @@ def search(args: argparse.Namespace) -> None:
 
     with open_chosen_workspace(args, reads=True) as ws:
         query, folder = parse_query(" ".join(args.words)), ""
+        since = _since(ws, args)
         if args.folder:
             from notewright.engine.read import find_folder  # which a search without one does not load
 
             folder = find_folder(ws, strip_root(ws, args.folder))
-        since = _since(ws, args)
         query = replace(
             query,
             folder=folder,
