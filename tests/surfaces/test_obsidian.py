@@ -5,6 +5,7 @@ import re
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,14 +15,15 @@ from tests.surfaces.vault import Vault, note, tagged
 from notewright import errors
 from notewright.engine.changes.history import list_changes, undo
 from notewright.engine.indexing.indexer import Indexer
-from notewright.engine.workspace import Limits
+from notewright.engine.library import Library
+from notewright.engine.workspace import Limits, Workspace
 from notewright.engine.write import create
-from notewright.errors import Conflict
+from notewright.errors import Conflict, Indexing
 from notewright.ledger.base import ChangeQuery
 from notewright.locks import FileLocks
 from notewright.notes.path import NotePath
 from notewright.surfaces import base
-from notewright.surfaces.base import FailedCall, RpcError
+from notewright.surfaces.base import Call, FailedCall, RpcError, Session
 from notewright.surfaces.obsidian import tools as obsidian
 from notewright.surfaces.obsidian.tools import SURFACE
 
@@ -579,6 +581,28 @@ def test_while_the_index_is_not_there_names_and_texts_are_and_the_rest_is_to_be_
     early.ws = v.ws
     v.ws.follower.wait(10)
     assert early.whole("read_note", name="B").startswith("y\n\n---\n## Your personal notes")
+
+
+def test_the_first_calls_wait_for_the_index_from_when_the_vault_is_open(
+    vault: OpenVault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    v, clock, waits = vault({"A": "x"}), [100.0], list[float]()
+
+    def open_slowly() -> list[Workspace]:
+        if clock[0] == 100.0:
+            clock[0] += 2 * obsidian.FIRST_CALLS_SECONDS
+        return [v.ws]
+
+    def build(ws: Workspace, seconds: float) -> str:
+        waits.append(seconds)
+        raise Indexing("still indexing", done=0, total=None)
+
+    monkeypatch.setattr(obsidian, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(obsidian, "build_context", build)
+    session = Session()
+    for _ in range(2):
+        obsidian.prepare(Call(Library(open_slowly), session=session), "read_note")
+    assert waits == [obsidian.FIRST_CALLS_SECONDS] * 2
 
 
 def test_a_conflict_asks_to_read_again(vault: OpenVault) -> None:

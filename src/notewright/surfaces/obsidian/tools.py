@@ -64,12 +64,14 @@ def prepare(call: Call, tool: str) -> None:
     """Build the block before the first call changes anything. While a large vault is being indexed it is left to a
     later answer, so that reading need not wait. The first calls of a session, which may arrive at once, share one
     deadline for the index."""
-    session, now = call.session, time.monotonic()
+    session = call.session
     if not session.has_done(CONTEXT):
+        ws = call.workspace  # which may have to be opened first: the deadline begins after that
+        now = time.monotonic()
         with session.lock:
             deadline: float = session.values.setdefault("obsidian until", now + FIRST_CALLS_SECONDS)
         with suppress(Indexing):
-            build_context(call.workspace, max(deadline - now, 0))
+            build_context(ws, max(deadline - now, 0))
 
 
 def add_context(call: Call, answer: Answer) -> Answer:
