@@ -79,9 +79,9 @@ def main(file: Path) -> None:
             filler.add([Row(*row) for row in marshal.loads(batch)])
         filler.finish()
     except (OSError, apsw.Error) as error:
-        sys.stdout.write(str(error))
-    else:
-        sys.stdout.write("done")
+        os.write(1, str(error).encode(errors="replace"))
+        os._exit(1)  # the thread that reads ahead waits for input and would make the interpreter abort
+    os.write(1, b"done")
 
 
 def _read_ahead(source: IO[bytes]) -> Iterator[bytes]:
