@@ -79,6 +79,13 @@ def test_a_search_without_a_server_finds_what_was_changed_outside_since_the_last
     assert found() == {"New.md"}
 
 
+def test_a_log_of_all_notes_does_not_load_what_looks_for_one(tmp_path: Path) -> None:
+    write_files(tmp_path / "notes", {"Tea.md": "Green tea."})
+    where = ["--workspace", str(tmp_path / "notes"), "--state", str(tmp_path / "state")]
+    looking = ["notewright.engine.read", "notewright.engine.indexing.before_index", "notewright.notes.links.resolve"]
+    assert "loaded:" in run(["log", *where], *looking)
+
+
 def test_the_help_loads_nothing_but_the_parser() -> None:
     watched = ["typing", "dataclasses", "json", "pathlib", "logging", "notewright.errors", "notewright.config"]
     shown = run(["--help"], *watched)

@@ -114,7 +114,6 @@ def check(args: argparse.Namespace) -> int:
 
 def log(args: argparse.Namespace) -> None:
     from notewright.engine.changes.history import diff_change, find_change, list_changes, purge
-    from notewright.engine.read import locate
 
     with open_chosen_workspace(args, indexed=False, follow=args.path is not None, reads=True) as ws:
         if args.change:
@@ -123,6 +122,8 @@ def log(args: argparse.Namespace) -> None:
             return
         path = None if args.path is None else strip_root(ws, args.path)
         if path is not None:
+            from notewright.engine.read import locate  # which a log of all notes does not load
+
             with suppress(NotFound):  # a note that is gone is known by its path alone
                 path = locate(ws, path)
         if args.forget and path is not None:
