@@ -2,6 +2,7 @@
 
 import random
 import shutil
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from pycrdt import Doc, Map, Text
 
 from notewright.errors import Invalid, NotFound, NotText, Problem, TooLarge, Unavailable
 from notewright.notes.path import NotePath
-from notewright.stores.base import Swap, version_of
+from notewright.stores.base import Entry, Swap, version_of
 from notewright.stores.folder.store import FolderStore
 from notewright.stores.live import document as document_module
 from notewright.stores.live import documents as documents_module
@@ -452,6 +453,35 @@ def test_a_move_that_is_taken_back_leaves_the_document_where_it_was(home: Home) 
     assert home.documents.path_of(document.id) == A and not ann.ended
     ann.type("two\n")
     until(lambda: home.text() == "one\ntwo\n")
+
+
+def test_a_listing_begun_before_a_move_does_not_lead_the_document_back(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.put("one\n")
+    document = home.open()
+    names, folder, set_path = home.documents.paths, home.documents._folder, LiveLog.set_path
+    listed, moving = threading.Event(), threading.Event()
+
+    def entries() -> list[Entry]:
+        found = list(FolderStore.entries(folder))
+        listed.set()
+        assert moving.wait(5)
+        return found
+
+    def set_path_slowly(*args: Any) -> None:
+        moving.set()
+        time.sleep(0.1)
+        set_path(*args)
+
+    monkeypatch.setattr(LiveLog, "set_path", set_path_slowly)
+    monkeypatch.setattr(folder, "entries", entries)
+    listing = threading.Thread(target=names.follow_renames)
+    listing.start()
+    assert listed.wait(5)
+    home.store.swap(Swap(B, b"one\n", None, A), op="1")
+    listing.join()
+    assert (document.path, names.ids) == (B, {B: document.id})
 
 
 def test_a_note_whose_move_was_taken_back_is_deleted_as_it_is_now(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,7 @@ class DocumentPaths:
         somebody else keep theirs. So do, for a while, those that are `missing`: they may be back in a moment."""
         now = time.monotonic()
         stamps = self.follow_renames()
-        missing = [path for path in list(self.ids) if path not in stamps]
+        missing = [path for path in self._list_known() if path not in stamps]
         self.missing = {path: self.missing.get(path, now) for path in missing}
         for path in missing:
             if now - self.missing[path] >= GONE_S and self.ids.get(path) not in self._open:
@@ -58,7 +58,7 @@ class DocumentPaths:
         """Files that have another name since they were last listed take their documents along; all files there are,
         with their stamps."""
         stamps = {entry.path: entry.stamp for entry in self._folder.entries() if entry.kind == "file"}
-        missing = [path for path in list(self.ids) if path not in stamps]
+        missing = [path for path in self._list_known() if path not in stamps]
         new = {_file_identity(stamp): path for path, stamp in stamps.items() if path not in self.ids} if missing else {}
         for path in missing:
             document = self._open.get(self.ids.get(path, ""))
@@ -68,6 +68,12 @@ class DocumentPaths:
                 self.move(path, to)
                 self._moves.pop(to, None)  # not ours to take back
         return stamps
+
+    def _list_known(self) -> list[NotePath]:
+        """The files with ids, after a move that is being logged: until then the document has the stamp of the old file,
+        and would be taken for one that somebody renamed back."""
+        with self._lock:
+            return list(self.ids)
 
     def set_path(self, doc_id: str, path: NotePath) -> str | None:
         """From now on this file is the document's. Returns the document that was there before."""
