@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,12 @@ def test_links_both_ways_by_path_name_or_alias(vault: Vault) -> None:
 def test_a_name_nobody_bears_is_refused_with_the_nearest(vault: Vault) -> None:
     err = vault.run("links", "Watr", code=1)[1]
     assert "there is no Watr" in err and "Water.md" in err
+
+
+def test_links_are_followed_no_further_than_they_lead(vault: Vault) -> None:
+    began = time.monotonic()
+    vault.run("links", "Tea", "--depth", "200000000")
+    assert time.monotonic() - began < 5  # one step after another, it would take much longer
 
 
 def test_rename_rewrites_links_and_can_be_taken_back(vault: Vault) -> None:

@@ -207,6 +207,8 @@ def _walk(
             seen.add(link.path)
             level.append(link.path)
     for _ in range(depth - 1):
+        if not level:  # all that can be reached was seen; a person may give any depth
+            break
         fresh: list[NotePath] = []
         for path in level:
             for link in step(ws, path) if path.is_note else ():
