@@ -137,6 +137,16 @@ def test_where_somebody_saves_in_between_all_are_made_of_what_is_there_then() ->
     assert len({one.result().change_id for one in edits}) == 4 and ws.ledger.find_unfinished() == []
 
 
+def test_one_that_is_not_to_be_made_of_what_somebody_saved_in_between_is_a_conflict() -> None:
+    ws = tea()
+    store, only = cast(MemoryStore, ws.store), replacing(ws, "one", "1", again=False)
+    store._step = lambda what, path: store.disk.put(TEA, b"theirs\n") if what == "write" else None
+    together([only])
+    with pytest.raises(Conflict):
+        only.result()
+    assert texts(ws)[TEA] == "theirs\n" and ws.ledger.find_changes(ChangeQuery()) == []
+
+
 def test_where_the_store_is_away_each_is_told_of_its_own_change() -> None:
     ws = tea()
     store, edits = cast(MemoryStore, ws.store), row(ws)

@@ -139,7 +139,9 @@ def edit_together(first: TextEdit, take: Callable[[TextEdit], list[TextEdit]], *
         time.sleep(ws.store.next_write_in(path) or 0.0)  # more edits are queued meanwhile
         if not edits:
             edits.extend(take(first))
-        _edit_chain([edit for edit in edits if edit.outcome is None])
+        unanswered = [edit for edit in edits if edit.outcome is None]
+        if unanswered:
+            _edit_chain(unanswered)
 
     try:
         _with_lock_and_retries(ws, attempt, tries=max_tries, path=path)
