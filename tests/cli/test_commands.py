@@ -90,6 +90,14 @@ def test_the_options_of_grep(vault: Vault) -> None:
     assert found["matches"][0]["spans"] == [[2, 5]]
 
 
+def test_a_number_beyond_what_any_vault_holds_means_all(vault: Vault) -> None:
+    huge = "9" * 30
+    assert vault.run("grep", "boil", "-C", huge)[0].endswith("Water.md:5: Boil it, then wait.\n")
+    assert vault.run("grep", "tea", "--limit", huge) == vault.run("grep", "tea")
+    assert vault.run("search", "tea", "--limit", huge) == vault.run("search", "tea")
+    assert vault.run("log", "--limit", huge) == vault.run("log")
+
+
 def test_a_bad_pattern_is_one_line_that_says_where(vault: Vault) -> None:
     out, err = vault.run("grep", "tea(", code=1)
     assert out == "" and err.count("\n") == 1

@@ -415,13 +415,14 @@ _CHOSEN = "the notes to use (default: the current folder)"
 def _count(raw: str) -> int:
     if not raw.isdecimal():
         raise argparse.ArgumentTypeError(f"{raw!r} is not a number")
-    return int(raw)
+    # no vault holds more, and neither SQLite nor islice takes more than 64 bits
+    return min(int(raw), 1_000_000_000)
 
 
 def _positive(raw: str) -> int:
-    if _count(raw) == 0:
+    if (count := _count(raw)) == 0:
         raise argparse.ArgumentTypeError("it must be at least 1")
-    return int(raw)
+    return count
 
 
 def _refuse_contradictions(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:

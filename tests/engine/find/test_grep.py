@@ -44,6 +44,7 @@ def test_context_lines_stop_at_the_ends_of_the_note() -> None:
     assert (line.before, line.after) == (("---", "# Tea"), ("Black tea", ""))
     line = grep(shelf(TEA), Grep("boil", context=3)).items[0]
     assert (line.before, line.after) == ((), ())
+    assert grep(shelf(TEA), Grep("green", context=10**12)) == grep(shelf(TEA), Grep("green", context=100))
 
 
 def test_only_texts_that_hold_the_needles_are_looked_at() -> None:

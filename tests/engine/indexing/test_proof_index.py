@@ -162,7 +162,7 @@ def test_a_build_whose_files_are_deleted_before_it_is_done_is_refused_with_the_r
         (tmp_path / "Main" / f"{number}.md").write_text("apple [[Target]]\n")
     ws = really_opened(tmp_path / "Main", tmp_path / "state")
     ws.follower.wait(10)
-    with pytest.raises(Unavailable, match="^the index cannot be used: .*(open|No such file)"):
+    with pytest.raises(Unavailable, match=r"^the index cannot be used: .*(open|No such file)"):
         ws.follower.rebuild(lambda done, total: gone(tmp_path / "state" / "cache") if done == notes else None)
     until(lambda: differences(ws) == {}, 10)
     assert grep(ws, Grep("apple")).total_lines == notes

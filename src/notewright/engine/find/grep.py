@@ -227,9 +227,12 @@ def _cut_context(data: bytes, note: Span, line: Span, count: int) -> tuple[tuple
         return (), ()
     low, high = line
     for _ in range(count):
+        lowest, highest = low, high
         low = max(data.rfind(b"\n", note[0], max(low - 1, note[0])) + 1, note[0])
         further = data.find(b"\n", high + 1, note[1])
         high = further if further >= 0 else high
+        if (low, high) == (lowest, highest):
+            break
     before = data[low : line[0]].decode(errors="replace").split("\n")[:-1]
     after = data[line[1] + 1 : high].decode(errors="replace").split("\n") if high > line[1] else []
     return tuple(text[:MAX_LINE_CHARS] for text in before), tuple(text[:MAX_LINE_CHARS] for text in after)
