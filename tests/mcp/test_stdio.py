@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -303,6 +304,13 @@ def test_a_cancelled_call_stops_and_is_not_answered(server: Server) -> None:
     out, err = server.leave()
     assert b"slow was cancelled" in err
     assert all("id" not in json.loads(line) for line in out.splitlines())
+
+
+@pytest.mark.parametrize("request_id", [[1], {}, None, 1.5])
+def test_a_cancellation_of_what_is_no_id_is_passed_over(greeted: Server, request_id: Any) -> None:
+    greeted.answer("resources/list")  # which the SDK answers: from now on it gets all that the fast path leaves
+    greeted.tell("notifications/cancelled", {"requestId": request_id})
+    assert greeted.text("echo", text="on we go") == "on we go"
 
 
 def test_progress_is_told_to_those_who_ask_for_it(greeted: Server) -> None:

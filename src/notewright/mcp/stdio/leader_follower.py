@@ -15,9 +15,8 @@ import threading
 import time
 from collections.abc import Callable
 
-READ_BYTES = (
-    1 << 16
-)  # more would be fresh memory from the kernel for every read, which doubles the time of a small call
+# More would be fresh memory from the kernel for every read, which doubles the time of a small call.
+READ_BYTES = 1 << 16
 
 SHORT_SECONDS = 0.002  # a call that is done within this is waited for by those behind it
 MAX_BUSY_THREADS = 2  # on long calls: a search holds the interpreter for more than half of its time

@@ -103,8 +103,9 @@ class SdkInbox:
         self._room.acquire()
         if request is not None and message["method"] != "subscriptions/listen":  # which never ends by itself
             self._out.unanswered.add(request)
-        if message.get("method") == "notifications/cancelled":
-            self._out.mark_answered((message.get("params") or {}).get("requestId"))
+        match message:
+            case {"method": "notifications/cancelled", "params": {"requestId": int() | str() as cancelled}}:
+                self._out.mark_answered(cancelled)
         self._on_loop(self._ready.put_nowait, message)
 
     def end(self) -> None:
