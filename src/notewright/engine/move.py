@@ -15,7 +15,7 @@ from notewright.engine.find.links import resolver
 from notewright.engine.indexing.ready import find_costly_notes_with, wait_for_links
 from notewright.engine.read import decode, exists, fetch, missing_note_error
 from notewright.engine.workspace import Workspace
-from notewright.engine.write import Deleted, admit, refuse_twin, trash_place
+from notewright.engine.write import Deleted, FoundFolders, admit, refuse_twin, trash_place
 from notewright.errors import Exists, Forbidden, Invalid, NotFound
 from notewright.index.base import Selection
 from notewright.notes.edits.splices import Splice, apply_splices
@@ -117,6 +117,7 @@ def _plan_paths(ws: Workspace, old: NotePath, new: str, portable: bool) -> dict[
         raise Invalid(f"{old} is there already", hint="give another name or folder", what="to")
     # folders that move as a whole may change their spelling; others hold what stays
     whole = {folder for folder in _parent_folders(moves) if f"{folder}/".startswith(f"{old}/")}
+    moving, found = frozenset(moves) | whole, FoundFolders()
     for source, target in moves.items():
         if portable and (problem := name_problem(target)):
             raise Invalid(f"{target!r} cannot be a name: {problem}", hint="choose another name", what="to")
@@ -125,7 +126,7 @@ def _plan_paths(ws: Workspace, old: NotePath, new: str, portable: bool) -> dict[
         if target not in moves and exists(ws, target):
             raise Exists(f"{target} is there already", hint="choose another name", path=target)
         if portable:
-            refuse_twin(ws, target, but_for=frozenset(moves) | whole)
+            refuse_twin(ws, target, moving, found)
     return moves
 
 

@@ -21,6 +21,7 @@ from notewright.stores.base import Version, version_of
 
 TRASH = ".trash"
 TRIES = 8
+FoundFolders = dict[str, tuple[str, bool]]  # by path: as it is spelled, and whether it exists
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +54,12 @@ def new_path(ws: Workspace, raw: str) -> NotePath:
     return path
 
 
-def refuse_twin(ws: Workspace, path: NotePath, but_for: frozenset[str] = frozenset()) -> None:
-    """Raise Exists if a file or folder along the way has this name in another spelling."""
-    there = existing_spelling(ws, path, but_for)
+def refuse_twin(
+    ws: Workspace, path: NotePath, but_for: frozenset[str] = frozenset(), found: FoundFolders | None = None
+) -> None:
+    """Raise Exists if a file or folder along the way has this name in another spelling. A caller with many paths gives
+    the same `found` for all of them, so that each folder is looked for once."""
+    there = existing_spelling(ws, path, but_for, found)
     if there == path:
         return
     if not ws.access.sees(there):
@@ -66,9 +70,11 @@ def refuse_twin(ws: Workspace, path: NotePath, but_for: frozenset[str] = frozens
     raise Exists(f"{twin} is there already, the same name in another spelling", hint=f"use {there}", path=twin)
 
 
-def existing_spelling(ws: Workspace, path: NotePath, but_for: frozenset[str] = frozenset()) -> NotePath:
+def existing_spelling(
+    ws: Workspace, path: NotePath, but_for: frozenset[str] = frozenset(), found: FoundFolders | None = None
+) -> NotePath:
     """The path with every name as the existing files and folders spell it."""
-    folder, is_there = _existing_folder(ws, path.folder, but_for)
+    folder, is_there = _existing_folder(ws, path.folder, but_for, {} if found is None else found)
     place = NotePath(f"{folder}/{path.name}" if folder else path.name)
     if not is_there:
         return place
@@ -78,8 +84,14 @@ def existing_spelling(ws: Workspace, path: NotePath, but_for: frozenset[str] = f
     return min(twins) if twins and place not in twins and not _is_there(ws, place) else place
 
 
-def _existing_folder(ws: Workspace, folder: str, but_for: frozenset[str]) -> tuple[str, bool]:
+def _existing_folder(ws: Workspace, folder: str, but_for: frozenset[str], found: FoundFolders) -> tuple[str, bool]:
     """A folder as it is spelled, and whether it exists. If it does, so do those it is in: one question is enough."""
+    if folder not in found:
+        found[folder] = _look_for_folder(ws, folder, but_for, found)
+    return found[folder]
+
+
+def _look_for_folder(ws: Workspace, folder: str, but_for: frozenset[str], found: FoundFolders) -> tuple[str, bool]:
     if not folder:
         return folder, True
     # Where only files make a folder exist, the index knows all of them.
@@ -88,7 +100,7 @@ def _existing_folder(ws: Workspace, folder: str, but_for: frozenset[str]) -> tup
         return folder, True
     if not by_index and _is_there(ws, NotePath(folder)):
         return folder, True
-    outer, is_there = _existing_folder(ws, NotePath(folder).folder, but_for)
+    outer, is_there = _existing_folder(ws, NotePath(folder).folder, but_for, found)
     place = NotePath(f"{outer}/{NotePath(folder).name}" if outer else folder)
     if not is_there:
         return place, False
@@ -115,7 +127,7 @@ def _is_there(ws: Workspace, place: NotePath) -> bool:
 
 def _siblings(ws: Workspace, place: NotePath) -> list[NotePath]:
     try:
-        return [entry.path for entry in ws.store.children(place.folder)]
+        return [entry.path for entry in ws.store.children(place.folder, bare=True)]
     except NotFound:
         return []
 

@@ -96,6 +96,12 @@ def test_a_rename_reads_and_writes_each_linking_note_once(ws: Workspace) -> None
     assert "[[Other]]" in read(ws, NotePath("f/7.md")).text
 
 
+def test_a_folder_that_moves_looks_once_for_each_folder_of_its_new_name(ws: Workspace) -> None:
+    with at_most(ws, 51 * 4 + 15) as counted:
+        move(counted, NotePath("f"), "new/deep")
+    assert requests_of(counted)["children"] == 3  # of the two that move, and of the one that "new" would be in
+
+
 def test_deleting_into_the_trash_asks_little(ws: Workspace) -> None:
     with at_most(ws, 6) as counted:
         delete(counted, NotePath("f/g/Deep.md"))
