@@ -408,7 +408,7 @@ def route(
     if None not in ahead:
         goals = _pair(steps, ahead)
         obsolete = tuple(step.path for step, goal in goals if goal.obsolete)
-        left = tuple(step for step in steps if step.path not in obsolete)
+        left = tuple(step for step, goal in goals if not goal.obsolete)
         forward = Route("done", goals, obsolete, left if obsolete else None)
         if not back_first and not obsolete:
             return forward
@@ -462,8 +462,8 @@ def _carry_edits_along(states: list["_StepState"], ahead: list[FileGoal | None])
 def _keep_what_is_possible(steps: tuple[Step, ...], ahead: list[FileGoal | None]) -> Route:
     """Neither way is open: make the writes that can be made and delete nothing, so that every link leads somewhere."""
     goals = _pair(steps, (None if step.after is None else goal for step, goal in zip(steps, ahead, strict=True)))
-    made = tuple(step for step, _ in goals)
-    return Route("done", goals, tuple(step.path for step in steps if step not in made), made)
+    made = {step.path: step for step, _ in goals}
+    return Route("done", goals, tuple(step.path for step in steps if step.path not in made), tuple(made.values()))
 
 
 @dataclass(frozen=True, slots=True)
