@@ -203,6 +203,14 @@ def test_what_is_hidden_is_not_there_and_cannot_be_written(cairn: OpenDesk) -> N
     assert desk.json("write", path="In/c", content="x")["created"] is True
 
 
+@pytest.mark.parametrize("there", [{}, {"daily/2026-02-24": "x"}])
+def test_a_hidden_day_is_not_found_whether_it_has_a_note_or_not(cairn: OpenDesk, there: dict[str, str]) -> None:
+    desk = cairn(there, hide=("daily/**",))
+    assert desk.refused("daily", op="read", date="2026-02-24") == "not_found: Note 'daily/2026-02-24' does not exist"
+    refused = desk.refused("daily", op="append", date="2026-02-24", content="y")
+    assert refused.startswith("unauthorized: Writing to 'daily/2026-02-24' is not allowed")
+
+
 # ---- reading ------------------------------------------------------------------------------------------
 
 

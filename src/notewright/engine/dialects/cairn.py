@@ -128,12 +128,13 @@ def patch_stamped(ws: Workspace, path: NotePath, edit: Edit) -> StampedWrite:
 
 def patch_or_create(ws: Workspace, path: NotePath, initial: str, edit: Edit | None) -> StampedWrite:
     """Edit a note, or create it from `initial` and the edit where it is missing: one change set at most."""
+    if edit is None:  # a refusal to create it would reveal that a hidden note is not there
+        ws.access.may_see(path)
     for _ in range(TRIES):
         try:
             if exists(ws, path):
                 if edit is not None:
                     return patch_stamped(ws, path, edit)
-                ws.access.may_see(path)
                 return StampedWrite(path, decode(ws.store.read(path).data)[0], False, 0, None)
             text = apply(initial, edit, path) if edit else initial
             _refuse_large(path, text, None)
