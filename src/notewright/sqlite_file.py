@@ -55,7 +55,8 @@ def set_up(db: apsw.Connection, what: str, pragmas: str, migrations: Sequence[st
             db.execute(f"pragma user_version = {len(migrations)}")
             db.execute("commit")
         except BaseException:
-            db.execute("rollback")
+            if db.in_transaction:  # else SQLite has rolled back by itself, as on a full disk
+                db.execute("rollback")
             raise
 
 

@@ -12,6 +12,7 @@ from notewright.errors import Exists, Problem, Unavailable
 from notewright.ledger.base import Actor, Change, ChangeQuery, Ledger, Step
 from notewright.ledger.sqlite import SqliteLedger
 from notewright.notes.path import NotePath
+from notewright.sqlite_file import open_file, set_up
 from notewright.stores.base import version_of
 
 A, B, C = (version_of(text) for text in (b"a", b"b", b"c"))
@@ -278,6 +279,14 @@ def test_a_place_or_file_that_cannot_be_used_is_said_to_be_that(tmp_path: Path) 
     (tmp_path / "ledger.db").write_bytes(b"no database at all" * 100)
     with pytest.raises(Unavailable, match="history cannot be used"):
         SqliteLedger.open(tmp_path)
+
+
+def test_an_error_after_which_sqlite_rolls_back_by_itself_is_told(tmp_path: Path) -> None:
+    migration = "create table note(path unique on conflict rollback); insert into note values('a'), ('a')"
+    db = open_file(tmp_path / "other.db", "the history")  # as on a full disk
+    with pytest.raises(Exists, match="of this name is in the history"):
+        set_up(db, "the history", "pragma foreign_keys = on", (migration,))
+    db.close()
 
 
 def test_many_threads_opening_and_recording_at_once_lose_nothing(tmp_path: Path) -> None:
