@@ -126,6 +126,28 @@ def test_no_file_stays_open_after_a_change_that_was_made_or_refused(store: Folde
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="no list of open files here")
+def test_no_folder_stays_open_when_the_disk_fails_to_sync_one(
+    store: FolderStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, notes = len(os.listdir("/proc/self/fd")), [NotePath(f"{folder}/a.md") for folder in "fgh"]
+    for path in notes:
+        put(tmp_path / path)
+        store.stage(path, NEW, op="o")
+    for path in notes:
+        store.write(path, NEW, seen=version_of(OLD), op="o")
+
+    class FailingSync(Sync):
+        def wait(self) -> None:
+            super().wait()
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(writing_module, "Sync", FailingSync)
+    with pytest.raises(Unavailable):
+        store.settle("o")
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_what_the_file_system_cannot_do_is_tried_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
 

@@ -12,7 +12,7 @@ import stat
 import threading
 import time
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 
 from notewright.disk_sync import Sync
@@ -270,11 +270,13 @@ class AtomicWriter:
                 with self._root.open_folder_if_exists(root, path.folder, errno.ELOOP) as folder:
                     if folder is not None:
                         _unstage(folder, pending, path)
-            for touched in [name for name, sync in pending.touched.items() if sync is None]:
-                with self._root.open_folder_if_exists(root, touched, errno.ELOOP) as folder:
-                    pending.touched[touched] = None if folder is None else Sync(os.dup(folder))
-            for sync in filter(None, pending.touched.values()):
-                sync.wait()
+            with ExitStack() as syncs:  # all run at the same time, and are waited for even if one fails
+                for touched, sync in pending.touched.items():
+                    if sync is None:
+                        with self._root.open_folder_if_exists(root, touched, errno.ELOOP) as folder:
+                            sync = None if folder is None else Sync(os.dup(folder))
+                    if sync is not None:
+                        syncs.callback(sync.wait)
             self._remove_empty_folders(root, [*pending.made, *emptied])
 
     def sweep(self, root: int, folders: Iterable[str]) -> None:
