@@ -101,11 +101,12 @@ def test_half_of_a_new_pair_leaves_the_old_certificate_in_use(tmp_path: Path) ->
         assert client.version()
 
 
-def test_https_cannot_be_turned_off_in_a_running_server(tmp_path: Path) -> None:
-    opened = tls.load(secure(tmp_path))
-    assert opened is not None
-    with pytest.raises(Invalid, match="turned off"):
-        tls.reload(opened, config())
+@pytest.mark.parametrize("how", ["off", "on"])
+def test_https_cannot_be_turned_on_or_off_in_a_running_server(tmp_path: Path, how: str) -> None:
+    old, new = (secure(tmp_path), config()) if how == "off" else (config(), secure(tmp_path))
+    with pytest.raises(Invalid, match=f"turned {how}"):
+        tls.refuse_switch(old, new)
+    tls.refuse_switch(old, old)
 
 
 def served(opened: ssl.SSLContext):  # type: ignore[no-untyped-def]

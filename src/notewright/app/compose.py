@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -25,6 +26,7 @@ from notewright.config.load import Config, set_metrics_folder
 from notewright.config.settings import SURFACES
 from notewright.engine.library import LazyLibrary, Library
 from notewright.errors import Invalid, Problem, Unavailable
+from notewright.lazy_dataclass import replace
 from notewright.mcp.dispatch import ClientConnection
 from notewright.mcp.jsonrpc import Message
 from notewright.mcp.stdio import server as stdio
@@ -37,6 +39,7 @@ from notewright.surfaces.base import Session, Surface, merge_tools
 
 LOG_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 ReadConfig = Callable[[], Config]
+FIXED_SETTINGS = ("http.host", "http.port", "http.workers", "http.max_connections", "state")  # until a restart
 SWITCH_SECONDS = 0.0005  # after which a busy thread lets others run: a short call need not wait for a long one
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -56,13 +59,29 @@ def serve(config: Config, reread: ReadConfig | None = None) -> int:
     check_http_config(config)
     refuse_unreachable(config.workspaces)
     host, port = config["http.host"], config["http.port"]
+    read_again = partial(read_config_again, config, reread or (lambda: config))
     with open_listener(host, port) as listener:
         _announce(config, host, listener.getsockname()[1])
         if config["http.workers"] > 1:
-            return _run_workers(config, reread or (lambda: config), listener)
+            return _run_workers(config, read_again, listener)
         from notewright.app import compose_http
 
-        return compose_http.run_worker(config, reread or (lambda: config), listener)
+        return compose_http.run_worker(config, read_again, listener)
+
+
+def read_config_again(config: Config, read: ReadConfig) -> Config:
+    """The configuration as it is written now; Invalid for a mistake in it. What stays until a restart is as in
+    `config`: the rules on authentication go by where the server really listens."""
+    new = read()
+    for name in FIXED_SETTINGS:
+        if new[name] != config[name]:
+            logging.getLogger(__name__).warning("%s stays as it is until a restart", name)
+    fixed = {name: config[name] for name in FIXED_SETTINGS}
+    new = replace(new, state=config.state, cache=config.cache, values={**new.values, **fixed})
+    tls.refuse_switch(config, new)
+    check_http_config(new)
+    configure_logging(new)
+    return new
 
 
 def check_http_config(config: Config) -> None:
@@ -75,6 +94,14 @@ def check_http_config(config: Config) -> None:
         require_authentication(config, registry)
     refuse_unreachable(other_locations(config))
     tls.load(config)
+    if config["http.trusted_proxies"]:
+        from notewright.server.host_check import TrustedProxies
+
+        TrustedProxies(config["http.trusted_proxies"])
+    if config["backup.to"]:
+        from notewright.engine.transfer.backup import find_last_due
+
+        find_last_due(config["backup.at"], datetime.now(UTC))
     if config["auth.issuer"]:
         from notewright.server.auth import oauth
 
@@ -97,8 +124,7 @@ def _run_workers(config: Config, reread: ReadConfig, listener: socket.socket) ->
     def reload() -> None:
         nonlocal current
         with contextlib.suppress(Problem):  # the workers log what is wrong
-            check_http_config(new := reread())
-            current = new  # for workers that are started later
+            current = reread()  # for workers that are started later
 
     forget = partial(multiproc_metrics.forget_worker, counts)
     workers = supervisor.Supervisor(config["http.workers"], work, sockets=[listener], died=forget, reloading=reload)
@@ -139,11 +165,10 @@ def find_network_exposure(config: Config) -> str | None:
 
 def configure_logging(config: Config) -> None:
     """Log to standard error at the configured level; from libraries, warnings at most. Octarine has its own level."""
-    level = _log_level(config["log_level"])
+    level, octarine_level = map(_log_level, (config["log_level"], config.octarine.log_level or config["log_level"]))
     logs.configure(max(level, logging.WARNING), config["log_format"])
     logging.getLogger("notewright").setLevel(level)
-    if config.octarine.log_level:
-        logging.getLogger("notewright.surfaces.octarine").setLevel(_log_level(config.octarine.log_level))
+    logging.getLogger("notewright.surfaces.octarine").setLevel(octarine_level)
 
 
 def _log_level(name: str) -> int:

@@ -18,13 +18,7 @@ from notewright.accounts.limits import RateLimits
 from notewright.accounts.limits_files import FileRateLimits
 from notewright.api import routes as api
 from notewright.api.request import SiteContext
-from notewright.app.compose import (
-    ReadConfig,
-    check_http_config,
-    configure_logging,
-    find_network_exposure,
-    load_surface,
-)
+from notewright.app.compose import ReadConfig, find_network_exposure, load_surface
 from notewright.app.open_workspaces import OpenWorkspaces
 from notewright.app.opening import open_backups, open_registry, process_user
 from notewright.config.load import Config
@@ -44,7 +38,6 @@ from notewright.server.concurrency_limits import ConcurrencyLimits
 from notewright.server.listen import tls, uvicorn_server
 from notewright.server.listen.bounded_protocol import ConnectionLimits
 from notewright.server.listen.supervisor import WorkerSlot
-from notewright.server.listen.uvicorn_server import ReplaceableApp
 from notewright.server.ops import multiproc_metrics
 from notewright.server.ops.audit_log import AuditLog, audit_file
 from notewright.server.ops.operations import Operations
@@ -116,9 +109,8 @@ class Site:
         self.registry.close()
 
     def reconfigure(self, config: Config) -> None:
-        """Take over workspaces, rights and limits. The listening address and the number of workers stay."""
+        """Take over workspaces, rights and limits."""
         self.config = config
-        configure_logging(config)
         if self._workspaces is not None:
             self._workspaces.reconfigure(config)
         self._restart_backups()
@@ -275,11 +267,10 @@ def run_worker(
     if counts is not None and slot is not None:
         multiproc_metrics.register_worker(counts, slot.number)
     with Site(config, counts=counts) as site:
-        app = ReplaceableApp(site.build_app())
+        app = uvicorn_server.ReplaceableApp(site.build_app())
 
         async def reload() -> None:
             new = await asyncio.to_thread(reread)
-            await asyncio.to_thread(check_http_config, new)
             await asyncio.to_thread(site.reconfigure, new)
             if certificate is not None:
                 tls.reload(certificate, new)

@@ -109,11 +109,9 @@ def open_workspace(
 
 def open_store(workspace: WorkspaceConfig, config: Config, *, serving: bool = False) -> Store:
     """The store of a workspace; a Problem that says what to install or set where it cannot be used."""
-    return (
-        _open_bucket(workspace, config, serving)
-        if is_bucket(workspace.location)
-        else FolderStore(Path(workspace.location))
-    )
+    if is_bucket(workspace.location):
+        return _open_bucket(workspace, config, serving)
+    return FolderStore(Path(workspace.location))
 
 
 def _with_documents(workspace: WorkspaceConfig, config: Config, folder: Store) -> tuple[Store, LiveDocuments]:

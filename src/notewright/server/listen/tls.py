@@ -19,11 +19,16 @@ def reload(context: ssl.SSLContext, config: Config) -> None:
     client, so it is tried in another context first.
     """
     files = _files(config)
-    if files is None:
-        hint = "restart to serve without HTTPS"
-        raise Invalid("HTTPS cannot be turned off while it is served", hint=hint, what="http.tls_cert")
+    assert files is not None, "refuse_switch was called before"
     _load_context(*files)
     context.load_cert_chain(*files)
+
+
+def refuse_switch(old: Config, new: Config) -> None:
+    """Invalid where HTTPS would begin or end: of several processes behind one socket only those to come would do so."""
+    if (_files(old) is None) != (_files(new) is None):
+        how = "on" if _files(old) is None else "off"
+        raise Invalid(f"HTTPS cannot be turned {how} in a running server", hint="restart it", what="http.tls_cert")
 
 
 def _files(config: Config) -> tuple[str, str] | None:
