@@ -12,7 +12,8 @@ from notewright.engine.changes.commit import commit_indexed, read_or_none, rehea
 from notewright.engine.changes.plan import Drop, Plan, Put
 from notewright.engine.dialects.octarine import is_folder
 from notewright.engine.find.links import resolver
-from notewright.engine.indexing.ready import find_costly_notes_with, wait_for_links
+from notewright.engine.indexing.difference import TOO_COSTLY
+from notewright.engine.indexing.ready import wait_for_links
 from notewright.engine.read import decode, exists, fetch, missing_note_error
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import Deleted, FoundFolders, admit, refuse_twin, trash_place
@@ -21,7 +22,7 @@ from notewright.index.base import Selection
 from notewright.notes.edits.splices import Splice, apply_splices
 from notewright.notes.links.relabel import rename_heading as plan_heading
 from notewright.notes.links.relabel import rename_tag as plan_tag
-from notewright.notes.links.rename import RewrittenFile, affected_keys, plan_moves, plan_rename
+from notewright.notes.links.rename import RewrittenFile, affected_keys, may_hold_key, plan_moves, plan_rename
 from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, name_keys
 from notewright.notes.model import Note, tag_key
 from notewright.notes.parse.parser import parse
@@ -186,7 +187,9 @@ def _new_name(old: NotePath, moves: Mapping[NotePath, NotePath]) -> NotePath:
 def _find_linking(ws: Workspace, keys: Iterable[str]) -> list[NotePath]:
     """Notes that may link to files with these keys."""
     keys = list(keys)
-    return [*(row.source for row in ws.index.links_toward(keys)), *find_costly_notes_with(ws, keys)]
+    linking = [row.source for row in ws.index.links_toward(keys)]
+    costly = [file.path for file in ws.index.with_problem(TOO_COSTLY)]  # the index has none of their links
+    return [*linking, *(path for path in costly if may_hold_key(ws.index.text(path) or "", keys))]
 
 
 def _plan(

@@ -138,6 +138,26 @@ def test_a_note_that_holds_too_much_is_found_by_name_and_words_and_its_links_are
     assert read(ws, NotePath("Huge.md")).text.startswith("pebble [[Coffee]] [[Pot]]\n")
 
 
+@pytest.mark.parametrize(
+    ("name", "link"),
+    [
+        ("Café", "[x](Caf%C3%A9.md)"),
+        ("Salt_pot", "[x](Salt\\_pot.md)"),
+        ("Salt&pepper", "[x](Salt&amp;pepper.md)"),
+        ("It's tea", "---\nsee: '[[It''s tea]]'\n---\n"),
+        ("100%25", "[[100%25]]"),
+    ],
+)
+def test_a_link_in_a_note_that_holds_too_much_is_followed_however_it_is_written(
+    workspace, small: None, name: str, link: str
+) -> None:
+    ws = workspace({f"{name}.md": "leaves\n", "Huge.md": f"{link} " + "[[x]] " * 60})
+    wait_for_texts(ws, 60)
+    assert [file.path for file in ws.index.with_problem(TOO_COSTLY)] == ["Huge.md"]
+    move(ws, NotePath(f"{name}.md"), "New.md")
+    assert "New" in read(ws, NotePath("Huge.md")).text
+
+
 def test_a_large_note_that_is_looked_at_again_stays_indexed_meanwhile(workspace, held: threading.Event) -> None:
     ws = workspace({"Big.md": BIG})
     held.set()

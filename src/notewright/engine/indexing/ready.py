@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
-from notewright.engine.indexing.difference import NOT_INDEXED_YET, TOO_COSTLY
+from notewright.engine.indexing.difference import NOT_INDEXED_YET
 from notewright.engine.workspace import Workspace
 from notewright.errors import Indexing
 from notewright.index.base import Index
-from notewright.notes.path import NotePath, path_key
+from notewright.notes.path import NotePath
 
 
 class UnreadLog(threading.local):
@@ -115,14 +115,3 @@ def still_indexing_error(ws: Workspace) -> Indexing:
         total=notes,
         missing=left,
     )
-
-
-def find_costly_notes_with(ws: Workspace, keys: Iterable[str]) -> list[NotePath]:
-    """Those of the notes with too many links for the index whose text holds one of the keys."""
-    wanted = {written for key in keys for written in (key, key.replace(" ", "%20"))}
-    found = []
-    for file in ws.index.with_problem(TOO_COSTLY):
-        text = path_key(ws.index.text(file.path) or "")
-        if any(key in text for key in wanted):
-            found.append(file.path)
-    return found

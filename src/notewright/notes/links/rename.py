@@ -18,7 +18,7 @@ from notewright.notes.edits.splices import Splice, apply_splices
 from notewright.notes.edits.yaml import yaml_item
 from notewright.notes.links.names import Names
 from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, link_key, name_keys, resolve
-from notewright.notes.links.syntax import is_reference
+from notewright.notes.links.syntax import decode_destination, is_reference
 from notewright.notes.model import Link, Note
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath, path_key, with_md, without_md
@@ -28,6 +28,8 @@ Rewrite = Callable[[str], tuple[str, int]]  # a text with its links rewritten, a
 _HEX = re.compile(r"%(?=[0-9A-Fa-f]{2})")
 _ENTITY_START = re.compile(r"&(?=#?\w+;)")
 MAX_MOVES_SEARCHED = 20  # paths that a text is searched for one by one
+PIECE_CHARS = 1 << 18  # of a large text that are decoded at once: that takes many times their memory
+MAX_TARGET_CHARS = 1 << 15  # of a link, with every character escaped
 _ENDS_A_LINK = re.compile(r"[][|]")  # in a display text they could be taken for the link's own
 _JSON_STRING = re.compile(r'(?P<key>"text"\s*:\s*)?(?P<string>"(?:[^"\\]|\\.)*")(?P<colon>\s*:)?')
 _YAML_VALUE = re.compile(
@@ -78,6 +80,18 @@ def plan_moves(old: str, new: str, paths: Collection[NotePath]) -> dict[NotePath
 def affected_keys(moves: Moves) -> set[str]:
     """The keys of links that a move can change the meaning of. Other links matter in moved notes only."""
     return {key for pair in moves.items() for path in pair for key in name_keys(path)}
+
+
+def may_hold_key(text: str, keys: Collection[str]) -> bool:
+    """Whether a text holds one of these keys, plainly or as links write it. Much quicker than to parse a large text."""
+    pieces = [text[at : at + PIECE_CHARS + MAX_TARGET_CHARS] for at in range(0, len(text), PIECE_CHARS)]
+
+    def has_key(piece: str) -> bool:
+        folded = path_key.__wrapped__(piece)  # path_key itself would cache these texts
+        return any(key in folded for key in keys)
+
+    decoded = (decode_destination(piece).replace("''", "'") for piece in pieces)  # '' is a quotation mark in YAML
+    return any(map(has_key, pieces)) or any(map(has_key, decoded))
 
 
 class _MovedNames(Names):

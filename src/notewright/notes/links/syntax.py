@@ -103,9 +103,11 @@ def parse_markdown_link(
         return None
     hash_ = written.find("#")
     path = written if hash_ < 0 else written[:hash_]
-    subpath = "" if hash_ < 0 else _decoded(written[hash_:])
+    subpath = "" if hash_ < 0 else decode_destination(written[hash_:])
     kind = "markdown-embed" if text[start] == "!" else "markdown"
-    return Link(kind, _decoded(path), subpath, text[shown:close], line, start, after, begin, begin + len(path))
+    return Link(
+        kind, decode_destination(path), subpath, text[shown:close], line, start, after, begin, begin + len(path)
+    )
 
 
 def is_reference(link: Link) -> bool:
@@ -113,7 +115,8 @@ def is_reference(link: Link) -> bool:
     return not link.start <= link.target_start < link.end
 
 
-def _decoded(written: str) -> str:
+def decode_destination(written: str) -> str:
+    """What a destination says: without backslashes, entities and percent signs."""
     if "\\" in written:
         written = _ESCAPED.sub(r"\1", written)
     if "&" in written:
