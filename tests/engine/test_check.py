@@ -1,6 +1,7 @@
 """Loose ends of a workspace."""
 
-from notewright.engine.check import broken_links
+from notewright.engine.check import broken_links, mentions
+from notewright.notes.path import NotePath
 
 
 def test_broken_and_ambiguous_links_and_orphans_are_told_by_folder(workspace) -> None:
@@ -29,3 +30,9 @@ def test_hidden_notes_neither_show_nor_link(workspace) -> None:
     ends = broken_links(ws, "")
     assert [(link.source, link.target) for link in ends.links] == [("A.md", "P")]
     assert ends.orphans == ("A.md",)
+
+
+def test_a_mention_is_shown_with_its_line_whatever_ends_the_lines(workspace) -> None:
+    ws = workspace({"Tea.md": "hot\n", "Mac.md": b"one\rhot Tea\rtwo\r", "Win.md": b"one\r\nhot Tea\r\ntwo\r\n"})
+    found = [(each.path, each.line, each.context.with_marks) for each in mentions(ws, NotePath("Tea.md"))]
+    assert found == [("Mac.md", 2, "hot Tea"), ("Win.md", 2, "hot Tea")]

@@ -445,6 +445,14 @@ def test_a_byte_order_mark_is_not_shown(make: MakeDesk) -> None:
     assert desk.said("read", path="A", lines="1").partition("\n")[2] == "# Head\r\n"
 
 
+def test_a_byte_order_mark_is_no_line(make: MakeDesk) -> None:
+    desk = make({"A.md": "\ufeff# Head\r\n\r\n" + "text\r\n" * 9, "Mark.md": "\ufeff"})
+    assert " · 11 lines · lines 1-11 · " in desk.said("read", path="A", section="Head").split("\n")[0]
+    assert 'lines="4-" shows the rest' in desk.said("read", path="A", section="Head", max_chars=20)
+    assert "## A.md › Head (L1-11)" in desk.said("context", about="head text")
+    assert " · 0 lines · " in desk.said("read", path="Mark")
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_lines_count_the_same_whatever_ends_them(make: MakeDesk, end: str) -> None:
     desk = make({"A.md": end.join(["one", "two", "# Three", "four"])})

@@ -16,6 +16,7 @@ from notewright.errors import NotFound, Problem
 from notewright.index.base import Needles, Selection
 from notewright.notes.excerpts import Excerpt, excerpt_line, shorten_to_sentence
 from notewright.notes.mentions import find_unlinked_mentions
+from notewright.notes.parse.block_scanner import normalize_line_endings
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath, name_problem, path_key
 from notewright.stores.base import Entry
@@ -135,7 +136,7 @@ def mentions(ws: Workspace, path: NotePath) -> list[UnlinkedMention]:
                 break
             if body.path in linked or name.casefold() not in text.casefold():
                 continue
-            lines = text.split("\n")
+            lines = normalize_line_endings(text).split("\n")
             wanted = re.compile(re.escape(name.strip()), re.IGNORECASE)
             for line in find_unlinked_mentions(parse(body.path, text), [name]):
                 at = wanted.search(lines[line - 1])  # a long line is shown by the sentence with the name

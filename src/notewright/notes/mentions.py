@@ -100,10 +100,12 @@ def find_unlinked_mentions(note: Note, names: Collection[str]) -> list[int]:
         patterns.append(before + re.escape(name) + after)
     if not patterns:
         return []
-    text = _blank_links_and_code(note)
-    return sorted(
-        {text.count("\n", 0, found.start()) + 1 for found in re.finditer("|".join(patterns), text, re.IGNORECASE)}
-    )
+    text, line, counted, lines = _blank_links_and_code(note), 1, 0, dict[int, None]()
+    for found in re.finditer("|".join(patterns), text, re.IGNORECASE):
+        line += text.count("\n", counted, found.start())
+        counted = found.start()
+        lines[line] = None
+    return list(lines)
 
 
 def _blank_links_and_code(note: Note) -> str:

@@ -34,8 +34,8 @@ def line_ending(text: str) -> str:
 
 
 def line_count(text: str, end: int | None = None) -> int:
-    """How many lines there are, or are before `end`; one that is begun counts."""
-    text = text[:end]
+    """How many lines there are, or are before `end`; one that is begun counts. A BOM alone begins none."""
+    text = text[:end].removeprefix("\ufeff")
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     return text.count("\n") + (bool(text) and not text.endswith("\n"))
