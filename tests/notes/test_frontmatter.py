@@ -42,6 +42,40 @@ def test_properties_are_yaml_1_2_with_dates_as_text(yaml, properties):
     assert (read.properties, read.problem) == (properties, None)
 
 
+LONG = "12345678901234567890"  # more than a number of YAML's readers holds
+
+
+@pytest.mark.parametrize(
+    ("yaml", "properties"),
+    [
+        (f"a: {LONG}", {"a": LONG}),
+        (f"a: [{LONG}, -{LONG}]", {"a": [LONG, f"-{LONG}"]}),
+        ("a: 1234567890123456789\nb: 0", {"a": 1234567890123456789, "b": 0}),
+        ('a: 09 # note\nb: +09\n"c d": 09', {"a": "09", "b": "+09", "c d": "09"}),
+        ("09: a\n9: 09:30", {"09": "a", "9": "09:30"}),
+        ("a: [09, x, {b: 010}]", {"a": ["09", "x", {"b": "010"}]}),
+        ("a:\n  09\nb:\n- 09 # note", {"a": "09", "b": ["09"]}),
+        ('"a": {{x}}\nb: [{{y}}, z]', {"a": "{{x}}", "b": ["{{y}}", "z"]}),
+    ],
+)
+def test_a_number_that_would_lose_digits_and_a_template_mark_stay_text_wherever_they_stand(yaml, properties):
+    assert front(yaml).properties == properties
+
+
+@pytest.mark.parametrize(
+    ("yaml", "properties"),
+    [
+        ("a: |-\n  {{x}}\n  09\n  b: 09\nc: 09", {"a": "{{x}}\n09\nb: 09", "c": "09"}),
+        ("a: x\n  09\n  [09]", {"a": "x 09 [09]"}),
+        ("a: 'x\n  b: 09\n  y'\nc: 09", {"a": "x b: 09 y", "c": "09"}),
+        ('a: "x\n  b: 09\n  y"', {"a": "x b: 09 y"}),
+    ],
+)
+def test_lines_within_a_text_of_several_lines_stay_as_they_are(yaml, properties):
+    read = front(yaml)
+    assert (read.properties, read.problem) == (properties, None)
+
+
 @pytest.mark.parametrize(
     "yaml",
     ["a: b: c", "- a\n- b", "text", "a: [", "a: 'x", "a:\n  - b\n - c", "a: 1\na: 2", "a: \x00b", "a: b\n...\nc: d"],

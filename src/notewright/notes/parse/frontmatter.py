@@ -23,12 +23,15 @@ _KEY = re.compile(
 )
 _ANCHOR = re.compile(r"(?:^|[\s\[{,])&([^\s,\[\]{}]+)")
 _ALIAS = re.compile(r"(?:^|[\s\[{,])\*([^\s,\[\]{}]+)")
-# Values that YAML would read as something nobody meant: template marks, numbers with leading zeros or very long ones.
-_TEXT = re.compile(
-    r"^([ \t]*(?:- +)*(?:[^\s#\-\"'\[\]{}?:,&*!|>%@`][^\n:]*:[ \t]+)?)"
-    r"(\{\{[^\n]*?\}\}(?:[^\n]*[^ \t\n])?|0[0-9]+|[-+]?[0-9]{19,})[ \t]*$",
-    re.MULTILINE,
+# What YAML would read as something nobody meant: template marks, with what follows them in their value, and numbers
+# with leading zeros or more digits than 64 bits hold.
+_MARK = r"(?:[^\n{}\\']|'(?!'))*+"
+_UNMEANT = re.compile(
+    rf"(?:\{{\{{\{{{_MARK}\}}\}}\}}|\{{\{{{_MARK}\}}\}})(?:[^\n\[\]{{}},\"'\\]*[^\s\[\]{{}},\"'\\])?"
+    r"|(?<![^\s\[{,])[-+]?(?:0[0-9]++|9[0-9]{18}|[0-9]{20,}+)(?=[\s\]},]|:\s|\Z)"
 )
+_FENCE = "\U0010fffd"  # a character for private use: what it surrounds is text wherever it stands
+_PLACEHOLDER = re.compile(f"{_FENCE}([0-9]+){_FENCE}")
 _LONE = re.compile("[\ud800-\udfff]")  # half a pair, written as an escape: no file and no database takes it
 
 
@@ -91,12 +94,20 @@ def _find_problem(inner: str) -> str | None:
 
 
 def _yaml(inner: str) -> Any:
-    if "{{" in inner or " 0" in inner:
-        inner = _TEXT.sub(lambda found: found[1] + json.dumps(found[2], ensure_ascii=False), inner)
-    documents = parse_yaml(inner, multi=True)
+    kept: list[str] = []
+
+    def keep(found: re.Match[str]) -> str:
+        kept.append(json.dumps(found[0], ensure_ascii=False)[1:-1])
+        return f"{_FENCE}{len(kept) - 1}{_FENCE}"
+
+    documents = parse_yaml(inner if _FENCE in inner else _UNMEANT.sub(keep, inner), multi=True)
     if len(documents) > 1:
         raise ValueError("it is more than one document")
-    return _plain(documents[0]) if documents else None
+    value = _plain(documents[0]) if documents else None
+    if not kept:
+        return value
+    written = json.dumps(value, ensure_ascii=False)
+    return json.loads(_PLACEHOLDER.sub(lambda found: kept[int(found[1])], written))
 
 
 def _plain(value: Any) -> Any:
