@@ -31,7 +31,7 @@ class Typist:
 
         self.doc: Doc[Any] = Doc()
         self.text = self.doc.get("contents", type=Text)
-        self.wire = connect(address, max_size=None)
+        self.wire = connect(address, max_size=None, ping_interval=None)  # who only types reads no answer to a ping
         if answers:
             from pycrdt import create_sync_message
 
