@@ -37,8 +37,8 @@ def backup(args: argparse.Namespace) -> int:
             _print_backups(list(readable_manifests(to)), args)
             return 0
         days = config["backup.keep_days"] if args.keep_days is None else args.keep_days
-        with _open_workspaces(args, config) as shelf, printing.show_progress("Backing up") as report:
-            result = back_up(shelf, to, keep_days=days, report=report)
+        with _open_workspaces(args, config) as workspaces, printing.show_progress("Backing up") as report:
+            result = back_up(workspaces, to, keep_days=days, report=report)
     folder = f"{to.name}/{result.date}"
     copied = f"{printing.pluralize(result.files_backed_up, 'file')} copied ({result.total_bytes:,} bytes)"
     lines = [f"{copied}, {result.files_skipped:,} unchanged: {folder}"]
@@ -165,12 +165,12 @@ def _open_workspaces(args: argparse.Namespace, config: Config) -> Iterator[Seque
             yield [ws]
         return
     with ExitStack() as closing:
-        shelf = []
+        workspaces = []
         owned = opening.with_owner_changes(config)
         for asked in owned.workspaces:
-            shelf.append(opening.open_workspace(asked, owned, watch=False, follow=False))
-            closing.callback(opening.close_workspace, shelf[-1])
-        yield shelf
+            workspaces.append(opening.open_workspace(asked, owned, watch=False, follow=False))
+            closing.callback(opening.close_workspace, workspaces[-1])
+        yield workspaces
 
 
 @contextmanager

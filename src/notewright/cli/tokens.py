@@ -39,8 +39,8 @@ def _add(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     secret = new_token(registry, args.name, grant, now=now, expires=expires)
     opening.record_admin_action(config, "token_added", token=args.name)
     kept = next(one for one in registry.tokens() if one.digest == digest_of(secret))
-    told = f"{args.name}: {_describe_rights(kept)}\nThis is shown once: only its hash is kept. Clients send it as\n"
-    printing.print_answer(args, kept.record(now) | {"token": secret}, [secret], told + "  Authorization: Bearer …")
+    summary = f"{args.name}: {_describe_rights(kept)}\nThis is shown once: only its hash is kept. Clients send it as\n"
+    printing.print_answer(args, kept.record(now) | {"token": secret}, [secret], summary + "  Authorization: Bearer …")
 
 
 def _list(args: argparse.Namespace, config: Config, registry: Accounts) -> None:

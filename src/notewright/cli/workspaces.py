@@ -54,15 +54,15 @@ def _list(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     lines = [line for one in served for line in _describe(one, registry)]
     lines += [f"{location}: changed; served by servers that were started with it" for location in elsewhere]
     summary = "" if lines else "There is none here. notewright workspace add FOLDER adds one to servers that run."
-    told = {"workspaces": [library.workspace_record(one, registry) for one in served], "changed_elsewhere": elsewhere}
-    printing.print_answer(args, told, lines, summary)
+    records = [library.workspace_record(one, registry) for one in served]
+    printing.print_answer(args, {"workspaces": records, "changed_elsewhere": elsewhere}, lines, summary)
 
 
 def _rename(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     one = library.change(config, registry, args.name, {"name": args.new}, by_location=True)
     _audit(config, "workspace_changed", one, ["name"])
-    told = library.workspace_record(one, registry)
-    printing.print_answer(args, told, [f"{args.name} is called {one.name} now"], f"Its address stays /w/{one.id}/…")
+    record = library.workspace_record(one, registry)
+    printing.print_answer(args, record, [f"{args.name} is called {one.name} now"], f"Its address stays /w/{one.id}/…")
 
 
 def _set(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
@@ -91,12 +91,12 @@ _SUBCOMMANDS = {"add": _add, "list": _list, "rename": _rename, "set": _set, "rem
 
 def _describe(one: WorkspaceConfig, registry: Accounts) -> list[str]:
     """The workspace, and below it what is not as it would be by itself."""
-    told = library.workspace_record(one, registry)
-    plain = WorkspaceConfig(one.name, one.id, one.location)
-    origin = "added" if told["added"] else ""
+    record, plain = library.workspace_record(one, registry), WorkspaceConfig(one.name, one.id, one.location)
+    changed = (key for key in CHANGEABLE_SETTINGS if record[key] != getattr(plain, key))
+    origin = "added" if record["added"] else ""
     return [
         f"{one.name:20}  {one.id:20}  {origin:5}  {one.location}",
-        *(f"    {key} = {_render_value(told[key])}" for key in CHANGEABLE_SETTINGS if told[key] != getattr(plain, key)),
+        *(f"    {key} = {_render_value(record[key])}" for key in changed),
     ]
 
 
@@ -171,9 +171,9 @@ def _move(args: argparse.Namespace, ws: Workspace, old: WorkspaceConfig, new: Wo
     def finish() -> None:
         nonlocal history, switched
         history = opening.transfer_history(ws, store, config)
-        told = {key: getattr(new, key) for key in BUCKET_SETTINGS if is_bucket(new.location)}
+        settings = {key: getattr(new, key) for key in BUCKET_SETTINGS if is_bucket(new.location)}
         with closing(opening.open_registry(config)) as registry:
-            switched = library.relocate(load_config(args), registry, old, new.location, told)
+            switched = library.relocate(load_config(args), registry, old, new.location, settings)
 
     with (
         closing(store),
@@ -208,15 +208,15 @@ def _how_to_serve(args: argparse.Namespace, new: WorkspaceConfig, switched: bool
     if switched:
         return f"Servers that run with this state serve {new.name} from there now."
     plain = WorkspaceConfig("", "", "")
-    told = {key: getattr(new, key) for key in BUCKET_SETTINGS if getattr(new, key) != getattr(plain, key)}
+    settings = {key: getattr(new, key) for key in BUCKET_SETTINGS if getattr(new, key) != getattr(plain, key)}
     if any(one.name == new.name for one in load_config(args).workspaces):
-        written = {"location": new.location} | told
+        written = {"location": new.location} | settings
         rendered = {
             key: f'"{value}"' if isinstance(value, str) else _render_value(value) for key, value in written.items()
         }
         table = ", ".join(f"{key} = {value}" for key, value in rendered.items())
         return f"Write in the configuration, under [workspaces.{new.name}]: {table}; then reload the server."
-    words = [f"{new.name}={new.location}", *(f"{key}={_render_value(value)}" for key, value in told.items())]
-    if told:
+    words = [f"{new.name}={new.location}", *(f"{key}={_render_value(value)}" for key, value in settings.items())]
+    if settings:
         return f"Serve it: notewright workspace add {shlex.join(words)}"
     return f"Serve it: notewright serve {shlex.join(words)}"

@@ -15,9 +15,9 @@ engine's values and problems into its own words. A complete one:
     SURFACE = Surface("plain", "Notes.", (tool("read", read, READ, LOOKS),), Plain())
 
 What happens to a call, in this order (`perform`): the tool is looked up (an RpcError without it), `coerce` may
-loosen the arguments, they are checked against the schema (`Style.bad_arguments`), `run` runs, a Problem becomes the
-dialect's words (`Style.problem`), anything else is logged and becomes an Internal problem. Nothing of it knows MCP: a
-test calls `perform(surface, call, "read", {...})` and looks at the Answer.
+loosen the arguments, they are checked against the schema (`Style.render_bad_arguments`), `run` runs, a Problem becomes
+the dialect's words (`Style.render_problem`), anything else is logged and becomes an Internal problem. Nothing of it
+knows MCP: a test calls `perform(surface, call, "read", {...})` and looks at the Answer.
 
 - `run(call, args)` is an ordinary blocking function; it runs in a worker thread, many at once. It returns text, or an
   Answer when it has several blocks, an image or `_meta`. It raises Problems and nothing else on purpose.

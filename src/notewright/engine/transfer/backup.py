@@ -62,7 +62,7 @@ class BackupResult:
 
 
 def back_up(
-    shelf: Sequence[Workspace],
+    workspaces: Sequence[Workspace],
     backups: BackupPlace,
     *,
     now: datetime | None = None,
@@ -77,30 +77,30 @@ def back_up(
     moment = (now or datetime.now(UTC)).astimezone(UTC)
     if keep_days < 1:
         raise Invalid("backups must be kept for a day at least", hint="keep_days = 30", what="keep_days")
-    for ws in shelf:
+    for ws in workspaces:
         refuse_overlap(ws.store, ws.name, backups.name, backups.objects, "the place for backups")
     with backups.lock(exclusive=True):
         check(backups.dates())
-        return _make_backup(shelf, backups, moment, keep_days, report)
+        return _make_backup(workspaces, backups, moment, keep_days, report)
 
 
 def _make_backup(
-    shelf: Sequence[Workspace], backups: BackupPlace, moment: datetime, keep_days: int, report: Report
+    workspaces: Sequence[Workspace], backups: BackupPlace, moment: datetime, keep_days: int, report: Report
 ) -> BackupResult:
     today = moment.date().isoformat()
     day = backups.begin(today)
     try:
         # Workspaces in an earlier backup of today that are not asked for now stay in it.
         others = []
-        asked = {ws.id: ws for ws in shelf}
+        asked = {ws.id: ws for ws in workspaces}
         for part in day.before.parts if day.before and day.before.date == today else ():
             if part.id not in asked:
                 others.append(part)
             elif part.location != _location(asked[part.id]):
                 hint = "give each its own folder for backups"
                 raise Exists(f"today's backup there is of another folder, {part.location}", hint=hint, path=part.id)
-        several = len(shelf) + len(others) > 1
-        runs = [_WorkspaceBackup(ws, ws.id if several else "", day, report) for ws in shelf]
+        several = len(workspaces) + len(others) > 1
+        runs = [_WorkspaceBackup(ws, ws.id if several else "", day, report) for ws in workspaces]
         errors: list[str] = []
         for done, run in enumerate(runs):
             run.copy_files(sum(len(earlier.files) for earlier in runs[:done]))
@@ -289,12 +289,12 @@ class _NotNow(Exception):
 
 
 class Schedule:
-    """Makes the daily backup in a thread of its own, until closed. `shelf` and `to` are called for each backup: they
-    give the workspaces and the place, open."""
+    """Makes the daily backup in a thread of its own, until closed. `workspaces` and `to` are called for each backup:
+    they give the workspaces and the place, open."""
 
     def __init__(
         self,
-        shelf: Callable[[], Sequence[Workspace]],
+        workspaces: Callable[[], Sequence[Workspace]],
         to: Callable[[], BackupPlace],
         *,
         at: str = "02:00",
@@ -303,7 +303,7 @@ class Schedule:
         on_result: Callable[[BackupResult], None] = lambda result: None,
         max_wait_seconds: float = MAX_WAIT_SECONDS,
     ) -> None:
-        self._shelf, self._to, self._at, self._keep_days = shelf, to, at, keep_days
+        self._workspaces, self._to, self._at, self._keep_days = workspaces, to, at, keep_days
         self._now, self._on_result, self._max_wait_seconds = clock, on_result, max_wait_seconds
         find_last_due(at, datetime.now(UTC))  # Invalid is raised here, not in the thread
         self._stop = threading.Event()
@@ -352,8 +352,8 @@ class Schedule:
                 raise _NotNow
 
         with closing(self._to()) as place:
-            shelf, days = self._shelf(), self._keep_days
-            result = back_up(shelf, place, now=now, keep_days=days, report=stop_when_closed, check=stop_unless_due)
+            workspaces, days = self._workspaces(), self._keep_days
+            result = back_up(workspaces, place, now=now, keep_days=days, report=stop_when_closed, check=stop_unless_due)
         copied = f"{result.files_backed_up} files copied, {result.files_skipped} unchanged"
         if result.success:
             log.info("backup of %s: %s", result.date, copied)

@@ -2,7 +2,7 @@
 
 A cookie holds the digest of the access token it was given for, never the token: revoking the token ends it. It is
 signed and not stored, so that every process with the key can read it. Stored is which of them were signed out
-(`Registry.end_session`): a copy ends with the cookie.
+(`Accounts.end_session`): a copy ends with the cookie.
 """
 
 import hashlib

@@ -1,10 +1,10 @@
-"""Who asks for a live document, and which of them they may open: somebody the gate knows, or the holder of a token.
+"""Authenticates clients of live documents, by an access token or a document token, and says what they may open.
 
-A token for documents is signed, short-lived, and worth no more than the right of the person it was made for. It stands
-in addresses, because a browser can send no header with a WebSocket: so it opens one document, or those of one folder,
-and nothing else. It names its person by the digest of their access token, as a cookie does: when that is revoked or
-expires, it is worth nothing; nor is one that was made in a browser, when that signs out. Of a person whom another
-issuer knows, it holds what they may do, and lasts some minutes only: nobody could be asked again.
+A document token is signed, short-lived, and allows no more than its user may do. It is part of URLs, because a browser
+can send no header with a WebSocket: so it opens one document, or those of one folder, and nothing else. It names its
+user by the digest of their access token, as a cookie does, and is invalid once that is revoked or expires; one that was
+made in a browser also once that signs out. For a user of an OAuth issuer, whose access token we do not keep, it holds
+their rights and lasts a few minutes.
 """
 
 import json
@@ -37,10 +37,10 @@ from notewright.server.signed_text import seal, unseal
 
 DEFAULT_TOKEN_SECONDS = 3600
 MAX_TOKEN_SECONDS = 24 * 3600
-MAX_ISSUED_SECONDS = 600  # of a token for a person whom another issuer knows
+MAX_ISSUED_SECONDS = 600  # of a document token for a user of an OAuth issuer
 MAX_TOKEN_CHARS = 4096
-RELAY_CHARS = 36  # of an id: the part that all documents of a folder share
-SURFACES = ("lens", "page")  # to which a token may be narrowed that opens live documents: whose protocol it is
+RELAY_CHARS = 36  # length of the part of an id that all documents of a folder share
+SURFACES = ("lens", "page")  # a token that is narrowed to surfaces needs one of these to open live documents
 NO_TOKEN = AuthRefusal(description="This takes an access token, or one for the document")
 BAD_TOKEN = AuthRefusal("invalid_token", "The token for this document is not good, or no longer")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
@@ -49,18 +49,18 @@ Authenticate = Callable[[], Awaitable[Visitor | AuthRefusal]]
 
 @dataclass(frozen=True, slots=True)
 class DocumentNames:
-    """What the host of a workspace knows of some ids. None: it has no path yet, or there is no such document."""
+    """The paths of some documents, as their host knows them. None: it has no path yet, or there is no such document."""
 
     folder_id: str
     paths: Mapping[str, NotePath | None]
 
     @property
     def scope(self) -> str:
-        """What the ids of all documents of this folder begin with."""
+        """The prefix that the ids of all documents of this folder share."""
         return self.folder_id[:RELAY_CHARS] + "-"
 
     def may_create(self, doc_id: str) -> bool:
-        """A client that makes a note opens its document by an id of its own, before the folder document has it."""
+        """Whether it may be a new document: a client that makes a note chooses an id, and opens it at once."""
         part = doc_id.removeprefix(self.scope)
         return doc_id.startswith(self.scope) and self.paths.get(doc_id) is None and _UUID.fullmatch(part) is not None
 
@@ -70,10 +70,9 @@ class DocumentNames:
 
 @dataclass(frozen=True, slots=True)
 class DocumentToken:
-    """`scope` is the id of a document, or what the ids of all documents of a folder begin with.
-
-    `digest` is that of the person's access token; without one it is everybody on this machine, or `issued`. `session`
-    is the sign-in of a browser that it was made in, if it was one."""
+    """`scope` is the id of a document, or the prefix of the ids of all documents of a folder. `digest` is that of the
+    user's access token; without one, the user is `issued`, or anybody on this machine. `session` is the browser session
+    it was made in, if it was one."""
 
     scope: str
     write: bool
@@ -86,14 +85,14 @@ class DocumentToken:
         return doc_id == self.scope or (self.scope.endswith("-") and doc_id.startswith(self.scope))
 
     def seal(self, key: bytes) -> str:
-        """As it is given out. The key is `Accounts.secret("live")`."""
+        """The signed text that a client gets. The key is `Accounts.secret("live")`."""
         who = None if self.issued is None else {"user": self.issued.user, "grant": asdict(self.issued.grant)}
         fields = [self.scope, self.write, self.expires, self.digest, who, self.session]
         return DOCUMENT_TOKEN_PREFIX + seal(key, json.dumps(fields, separators=(",", ":")).encode())
 
 
 def read_token(key: bytes, raw: str, now: float) -> DocumentToken | None:
-    """None if it is not ours or has expired."""
+    """Read a document token; None if it is not ours or has expired."""
     if not raw.startswith(DOCUMENT_TOKEN_PREFIX) or len(raw) > MAX_TOKEN_CHARS:
         return None
     body = unseal(key, raw.removeprefix(DOCUMENT_TOKEN_PREFIX))
@@ -106,7 +105,7 @@ def read_token(key: bytes, raw: str, now: float) -> DocumentToken | None:
 
 @dataclass(frozen=True, slots=True)
 class LiveCaller:
-    """Who asks, and the token they showed if it was one for documents."""
+    """An authenticated caller, and the document token they used, if any."""
 
     visitor: Visitor
     token: DocumentToken | None = None
@@ -120,11 +119,9 @@ class LiveCaller:
         return Actor(self.principal.user, "", "live", "type")
 
     def may_write(self, access: Access, doc_id: str, names: DocumentNames) -> bool:
-        """Whether they may also change a document of this workspace; NotFound for one that they may not see.
-
-        The folder document names every file: it is for those from whom nothing is hidden. So is a document that has no
-        path yet, of which no rule can say anything.
-        """
+        """Whether they may change a document of this workspace; NotFound for one that they may not see. The folder
+        document names every file, so only callers from whom nothing is hidden may open it. The same holds for one
+        that has no path yet, as rules go by paths."""
         if self.token is not None and not self.token.opens(doc_id):
             raise no_such_document()
         may_change = self.token is None or self.token.write
@@ -143,7 +140,7 @@ class LiveCaller:
 
 
 class LiveAuthenticator:
-    """Finds out who asks, and gives out tokens for documents."""
+    """Authenticates callers, and issues document tokens."""
 
     def __init__(self, registry: Accounts) -> None:
         self._key = registry.secret("live")
@@ -151,8 +148,8 @@ class LiveAuthenticator:
         self._own = OwnTokens(registry)
 
     async def authenticate(self, scope: Scope) -> LiveCaller | AuthRefusal:
-        """By the token for documents, where there is one. Also puts into `scope` who it is, and how they are
-        authenticated again."""
+        """Authenticate by the document token, if there is one, else by what `Authenticate` found. Puts the visitor into
+        `scope`, and a function that authenticates them again."""
         bearer = bearer_token(Headers(scope=scope))
         raw = QueryParams(scope.get("query_string", b"")).get("token")
         raw = raw or (bearer if bearer.startswith(DOCUMENT_TOKEN_PREFIX) else None)
@@ -176,7 +173,7 @@ class LiveAuthenticator:
         return found
 
     def issue_token(self, scope: Scope, caller: LiveCaller, opens: str, write: bool, seconds: float) -> str:
-        """A token for the documents that `opens` names. One that was shown is passed on no longer than it lasts."""
+        """A token for the documents that `opens` names. Made by the holder of another one, it expires no later."""
         principal, digest, issued, session = caller.principal, "", None, caller.visitor.session
         most: float = MAX_TOKEN_SECONDS
         if caller.token is not None:
@@ -186,7 +183,7 @@ class LiveAuthenticator:
             issued, most = principal, MAX_ISSUED_SECONDS
         elif caller.visitor.via == "cookie":
             digest = caller.visitor.csrf_subject
-            most = min(most, browser_session.COOKIE_SECONDS)  # a sign-out is known so long
+            most = min(most, browser_session.COOKIE_SECONDS)  # a sign-out is remembered for so long
         elif principal.kind == "token":
             digest = digest_of(bearer_token(Headers(scope=scope)))
         expires = time.time() + min(seconds, most)
@@ -203,7 +200,7 @@ class LiveAuthenticator:
             return LiveCaller(Visitor(principal, client_address(scope), "bearer", principal.user), token)
         if token.digest or without_token is None:
             return BAD_TOKEN
-        visitor = await without_token()  # made where nobody has to say who they are: good only while that is so
+        visitor = await without_token()  # made while no authentication was set up: valid only as long as none is
         return LiveCaller(visitor, token) if isinstance(visitor, Visitor) and visitor.via == "local" else BAD_TOKEN
 
 

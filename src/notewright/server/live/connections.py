@@ -1,8 +1,8 @@
-"""WebSocket connections of Yjs clients: how many, how fast, and for how long they may stay.
+"""WebSocket connections of Yjs clients: limits on their number and pace, and checks whether they may stay open.
 
-A connection ends when the right ends by which it was opened: a token is revoked or expires, a rule changes, a note is
-moved to where its reader sees nothing. All connections are checked once a second, each by itself: one that cannot be
-checked keeps no other waiting.
+A connection is closed when its caller loses the right to the document: a token is revoked or expires, a rule changes, a
+note is moved to where its reader sees nothing. All connections are checked once a second, independently: a check that
+hangs delays no other.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ from notewright.server.live.rooms import FAILED, GOING, RESTARTED, Member, close
 
 log = logging.getLogger(__name__)
 MAX_PER_PERSON = 500
-MAX_FRAMES_PER_SECOND, MAX_BYTES_PER_SECOND = 1000, 4 << 20  # of one client; who sends more is read more slowly
+MAX_FRAMES_PER_SECOND, MAX_BYTES_PER_SECOND = 1000, 4 << 20  # of one client; one that sends more is read more slowly
 BURST_SECONDS = 8.0  # so many seconds' worth of that may come at once
-CHECK_SECONDS = 1.0  # between two checks whether everybody may stay
-ISSUER_TIMEOUT_SECONDS = 10.0  # for an issuer to say who somebody is
+CHECK_SECONDS = 1.0  # between two checks of all connections
+ISSUER_TIMEOUT_SECONDS = 10.0  # for an OAuth issuer to answer
 MAX_ISSUER_CALLS = 64  # at once
 CLOSE_SECONDS = 2.0
 NOT_ALLOWED = 1008
@@ -48,7 +48,7 @@ class _LiveConnection:
 
 
 class LiveConnections:
-    """Those of one application, in one process; on the event loop alone. `close` ends them all."""
+    """The live connections of one application in this process. Used on the event loop only; `close` ends them all."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class LiveConnections:
         max_connections: int,
         count: Callable[[int], None],
     ) -> None:
-        """`count` is called with each that comes (1) and goes (-1)."""
+        """`count` is called with 1 when a connection opens and with -1 when it ends."""
         self._library, self._authenticator, self._hosts, self._threads = library, authenticator, hosts, threads
         self._revalidation = revalidation
         self._max_connections, self._count = max_connections, count
@@ -70,7 +70,7 @@ class LiveConnections:
         self._closed = False
 
     async def serve(self, scope: Scope, receive: Receive, send: Send, find: FindDocument) -> None:
-        """One connection from its handshake to its end. `find` finds the document by the parameters of its path."""
+        """Serve one connection until it ends. `find` finds the document by the parameters of the URL path."""
         await receive()  # websocket.connect
         caller = await self._authenticator.authenticate(scope)
         if isinstance(caller, AuthRefusal):
@@ -98,7 +98,7 @@ class LiveConnections:
     async def _serve_admitted(
         self, caller: LiveCaller, scope: Scope, receive: Receive, send: Send, find: FindDocument
     ) -> None:
-        """The handshake is accepted first: a browser learns nothing of a refusal but that there was one."""
+        """Serve a connection within the limits. It is refused after the handshake: before that no browser tells why."""
         await send({"type": "websocket.accept"})
         try:
             shown = caller.principal.narrow_library(self._library)
@@ -126,33 +126,33 @@ class LiveConnections:
             await member.leave_room()
 
     async def _check_all(self) -> None:
-        """Until nobody is here any longer."""
+        """Check all connections every CHECK_SECONDS until none is open."""
         while self._open:
             await asyncio.sleep(CHECK_SECONDS)
             try:
-                everybody, issuer_calls = list(self._open), asyncio.Semaphore(MAX_ISSUER_CALLS)
-                identities = (_check_identity(one, issuer_calls) for one in everybody)
-                await asyncio.gather(self._check_rights(everybody), *identities)
+                connections, issuer_calls = list(self._open), asyncio.Semaphore(MAX_ISSUER_CALLS)
+                identities = (_check_identity(one, issuer_calls) for one in connections)
+                await asyncio.gather(self._check_rights(connections), *identities)
             except Problem as problem:  # the library cannot be opened
-                log.debug("the rights of live connections could not be looked at: %s", problem)
-            except Exception:  # whoever comes next is checked again
-                log.exception("the rights of live connections could not be looked at")
+                log.debug("the rights of live connections could not be checked: %s", problem)
+            except Exception:  # all are checked again in the next round
+                log.exception("the rights of live connections could not be checked")
 
-    async def _check_rights(self, everybody: list[_LiveConnection]) -> None:
+    async def _check_rights(self, connections: list[_LiveConnection]) -> None:
         workspaces = {ws.id: ws for ws in await self._threads.run(self._library.workspaces)}
         by_workspace: defaultdict[str, list[_LiveConnection]] = defaultdict(list)
-        for one in everybody:
+        for one in connections:
             by_workspace[one.workspace].append(one)
         await asyncio.gather(*(self._check_rights_in(workspaces.get(id), some) for id, some in by_workspace.items()))
 
     async def _check_rights_in(self, ws: Workspace | None, connections: list[_LiveConnection]) -> None:
-        """May they still do the same there? Those of whom nobody can say may not."""
+        """Close the connections in one workspace whose callers' rights changed, or cannot be found out."""
         names = DocumentNames("", {})
         try:
             if ws is not None:
                 names = await self._hosts.fetch_names(ws, {one.doc_id for one in connections})
-        except Problem as problem:  # nobody hosts the documents at the moment, and their connections end by that
-            return log.debug("the rights of live connections could not be looked at: %s", problem)
+        except Problem as problem:  # no process hosts the documents now: their connections end because of that
+            return log.debug("the rights of live connections could not be checked: %s", problem)
         for one in connections:
             is_same = False
             try:
@@ -162,28 +162,28 @@ class LiveConnections:
             except Problem:  # they may not see it
                 pass
             except Exception:
-                log.exception("the rights of a live connection could not be looked at")
+                log.exception("the rights of a live connection could not be checked")
             if not is_same:
                 one.member.outbox.close(NOT_ALLOWED, "what you may do with this document has changed")
 
 
 async def _check_identity(one: _LiveConnection, issuer_calls: asyncio.Semaphore) -> None:
-    """Are they still who they were?"""
+    """Close the connection unless its caller would be authenticated again."""
     try:
         async with issuer_calls, asyncio.timeout(ISSUER_TIMEOUT_SECONDS):
             token = one.caller.token
             may_stay = (token is None or time.time() < token.expires) and await one.still_allowed()
-    except TimeoutError:  # nobody can say
+    except TimeoutError:  # the issuer does not answer
         may_stay = False
     except Exception:
-        log.exception("whether a live connection may stay could not be asked")
+        log.exception("the caller of a live connection could not be authenticated again")
         return one.member.outbox.close(*FAILED)
     if not may_stay:
         one.member.outbox.close(NOT_ALLOWED, "you may no longer open this document")
 
 
 async def _read_frames(receive: Receive, member: Member | ForwardedMember) -> None:
-    """What the client sends, as fast as it may."""
+    """Pass on what the client sends, at most at the allowed pace."""
     paid_until = 0.0  # the time by which all that was read could have come at that pace
     while (message := await receive())["type"] == "websocket.receive":
         frame = message.get("bytes")
@@ -201,7 +201,7 @@ async def _read_frames(receive: Receive, member: Member | ForwardedMember) -> No
 
 
 async def _write_frames(send: Send, member: Member | ForwardedMember) -> None:
-    """What the client is to be sent, to the end."""
+    """Send what is queued for the client until its outbox is closed."""
     outbox = member.outbox
     try:
         while (frame := await outbox.next()) is not None:
@@ -213,7 +213,7 @@ async def _write_frames(send: Send, member: Member | ForwardedMember) -> None:
 
 
 async def _send_close(send: Send, code: int, reason: str) -> None:
-    """A reason has 123 bytes at most."""
+    """Close the WebSocket. The protocol allows 123 bytes for the reason, so it is cut."""
     short = reason.encode()[:120].decode(errors="ignore")
     with contextlib.suppress(TimeoutError, OSError, RuntimeError):
         async with asyncio.timeout(CLOSE_SECONDS):

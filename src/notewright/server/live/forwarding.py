@@ -1,12 +1,13 @@
 """One process hosts the live documents of a workspace; the others forward their clients to it.
 
-Who hosts is decided by a lock that `LiveDocuments` takes when it can: elsewhere its calls raise Unavailable. The host
-listens on a Unix socket in the state directory of the workspace, for its owner alone. Another process calls there on
-behalf of a client, after it has found out who that is and what they may do; then it passes frames to and fro. When the
-host dies, the connections end, their clients come again, and whichever process they come to takes the lock.
+The host is the process that holds a lock, which `LiveDocuments` takes when it is free; in other processes its calls
+raise Unavailable. The host listens on a Unix socket in the state directory of the workspace, which only its owner may
+open. Another process connects to it on behalf of a client that it has authenticated and whose rights it has checked,
+and then forwards frames in both directions. When the host dies, these connections are closed, the clients reconnect,
+and the first process that gets one of them takes the lock.
 
 The messages are those of `stores/live/host_socket.py`. After a join, each message from the host begins with a byte that
-says whether a frame follows or the end.
+says whether it is a frame or the end.
 """
 
 import asyncio
@@ -45,15 +46,15 @@ if TYPE_CHECKING:  # loads pycrdt
 
 log = logging.getLogger(__name__)
 MAX_TRIES, RETRY_SECONDS = 15, 0.2  # until a host is found
-POLL_SECONDS = 0.5  # how often we ask whether we became one
+POLL_SECONDS = 0.5  # between two checks whether this process became the host of some workspace
 THREADS = 16
-CLOSE_SECONDS = 2.0  # for other processes to hear that we end
-STALLED_SECONDS = 20.0  # for which a process may take nothing of what it is sent
+CLOSE_SECONDS = 2.0  # to send other processes the last frames when this one ends
+STALLED_SECONDS = 20.0  # for which another process may read nothing before it is disconnected
 _FRAME, _END = b"\x00", b"\x01"
 
 
 class ForwardedMember:
-    """A client of ours in a room of another process."""
+    """A client of this process that is a member of a room in another one."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -89,7 +90,7 @@ class HostedRooms:
         self._count = count  # called with how many more rooms there are
         self._rooms: dict[str, Room] = {}
         self._releasing: set[asyncio.Task[None]] = set()
-        self._serving: set[asyncio.Task[None]] = set()  # other processes
+        self._serving: set[asyncio.Task[None]] = set()  # connections of other processes
         self._server: asyncio.Server | None = None
         self._inode: tuple[int, int] | None = None  # that of our socket: another host may have put its own there
         self._is_unreachable = False  # the socket could not be made
@@ -102,7 +103,7 @@ class HostedRooms:
         return await room.join(actor, writes)
 
     def _remove(self, room: Room) -> None:
-        """Whoever comes next opens the document anew, also while it is being released here."""
+        """Forget an empty room and release its document; a client that joins meanwhile opens it in a new room."""
         del self._rooms[room.doc_id]
         self._count(-1)
         task = asyncio.ensure_future(room.release())
@@ -114,7 +115,7 @@ class HostedRooms:
             await asyncio.gather(*self._releasing)
 
     async def listen(self) -> None:
-        """Make the socket, as holder of the lock. Also when somebody took it away since."""
+        """Make the socket, as holder of the lock; again if its file was removed."""
         place = self.live.socket
         if self._server is not None and _inode_of(place) is None:
             self._server.close()
@@ -165,13 +166,15 @@ class HostedRooms:
 
 
 class LiveHosts:
-    """The live documents of all workspaces, whichever process hosts them. On the event loop alone."""
+    """The live documents of all workspaces, whichever process hosts them. Used on the event loop only."""
 
     def __init__(self, library: Library, count: Callable[[int], None]) -> None:
         """`count` is called when clients open a document (1) and when the last has left it (-1)."""
         self._library, self._count = library, count
         self._threads = ThreadPool(threads=THREADS)
-        self._calling = ThreadPool(threads=THREADS)  # or two processes that call each other have no thread to answer
+        self._calling = ThreadPool(
+            threads=THREADS
+        )  # a pool of its own: two processes that call each other still have threads to answer
         self._hosted: dict[str, HostedRooms] = {}  # by the identity of the store
         self._polling: asyncio.Task[None] | None = None
 
@@ -186,7 +189,7 @@ class LiveHosts:
         self._hosted.clear()
 
     async def _poll(self) -> None:
-        """Listen wherever we became the host, so that others find us: also before the first client comes to us."""
+        """Listen for every workspace that this process hosts, so that others can connect even before a client does."""
         while True:
             try:
                 for ws in await self._threads.run(self._library.workspaces):
@@ -197,7 +200,7 @@ class LiveHosts:
             await asyncio.sleep(POLL_SECONDS)
 
     async def join(self, ws: Workspace, doc_id: str, actor: Actor, writes: bool) -> Member | ForwardedMember:
-        """A client opens a document. NotFound, NotText, TooLarge, Limited; Unavailable while nobody hosts it."""
+        """Join the room of a document. NotFound, NotText, TooLarge, Limited; Unavailable while no process hosts it."""
         live, last = _live_documents(ws), no_answer_error()
         for _ in range(MAX_TRIES):
             if await self._threads.run(live.try_host):
@@ -220,11 +223,11 @@ class LiveHosts:
         raise last
 
     async def call(self, ws: Workspace, what: HostCall, doc: str, actor: Actor, body: bytes = b"") -> bytes:
-        """One question that only the host can answer."""
+        """Make a call that only the host can answer."""
         return await self._calling.run(call_host, _live_documents(ws), what, doc, body, actor)
 
     async def fetch_names(self, ws: Workspace, ids: Iterable[str]) -> DocumentNames:
-        """What is known of these ids in a workspace."""
+        """The paths of these documents in a workspace."""
         answer = json.loads(await self.call(ws, "names", "", Actor(), json.dumps(list(ids)).encode()))
         paths = {doc_id: None if path is None else NotePath(path) for doc_id, path in answer["paths"].items()}
         return DocumentNames(answer["folder_id"], paths)
@@ -247,7 +250,7 @@ def _live_documents(ws: Workspace) -> "LiveDocuments":
 
 
 async def _forward_frames(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, member: Member) -> None:
-    """Between a room and the process that its member is connected to, until one of them has gone."""
+    """Forward frames between a room and the process of a member, until either ends."""
 
     async def read() -> None:
         with contextlib.suppress(OSError, EOFError):
@@ -268,7 +271,7 @@ async def _forward_frames(reader: asyncio.StreamReader, writer: asyncio.StreamWr
 
 
 async def _send(writer: asyncio.StreamWriter, *messages: bytes) -> None:
-    """OSError where the other process has gone."""
+    """Send messages; OSError if the other process has disconnected."""
     for message in messages:
         if writer.is_closing():  # uvloop has a RuntimeError for it
             raise ConnectionResetError
@@ -278,7 +281,7 @@ async def _send(writer: asyncio.StreamWriter, *messages: bytes) -> None:
 
 
 async def _receive(reader: asyncio.StreamReader) -> bytes:
-    """One message; EOFError at the end."""
+    """Receive one message; EOFError at the end."""
     (size,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
     if size > MAX_MESSAGE_BYTES:
         raise EOFError
@@ -286,7 +289,7 @@ async def _receive(reader: asyncio.StreamReader) -> bytes:
 
 
 def _inode_of(place: Path) -> tuple[int, int] | None:
-    """Which file is there: its device and its number on it."""
+    """The device and inode of a file; None if there is none."""
     with contextlib.suppress(FileNotFoundError):
         found = place.stat()
         return found.st_dev, found.st_ino

@@ -1,8 +1,8 @@
-"""Addresses of live documents: WebSockets by id and by path, and the document and file calls of the relay's protocol.
+"""Routes of live documents: WebSockets by id and by path, and the document and file calls of the relay's protocol.
 
-The gate lets every address through, because a token for documents is known here alone; each authenticates its caller
-before anything else, and what is hidden from them is not there. The files of `/f` are those of the workspace: a file
-has the id that the folder document gives it, and is named by the SHA-256 of its bytes.
+These routes are open to `Authenticate`, as only `LiveAuthenticator` knows document tokens: each of them authenticates
+its caller first, and answers as if what is hidden from them did not exist. The files of `/f` are those of the
+workspace: a file has the id that the folder document gives it, and a version of it is named by its SHA-256.
 """
 
 import hashlib
@@ -41,13 +41,13 @@ from notewright.surfaces.http_status import STATUS
 
 PRIVATE = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
 DOWNLOAD = PRIVATE | {"Content-Disposition": "attachment", "Content-Security-Policy": "sandbox; default-src 'none'"}
-FILE_URL_SECONDS = 300  # for which an address of a file is good
+FILE_URL_SECONDS = 300  # for which the URL of a file is valid
 Endpoint = Callable[[Request, LiveCaller], Awaitable[Response]]
 
 
 @dataclass(frozen=True)
 class LiveSite:
-    """What the endpoints need, and the endpoints."""
+    """The endpoints, and what they need."""
 
     library: Library
     authenticator: LiveAuthenticator
@@ -91,13 +91,13 @@ class LiveSite:
         return GuardedRoute(path, endpoint, need="open", methods=[method], most_bytes=most)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """A WebSocket."""
+        """Serve a WebSocket."""
         await self.connections.serve(scope, receive, send, self._find_document)
 
     async def _find_document(self, params: Mapping[str, str], shown: Sequence[Workspace]) -> tuple[Workspace, str]:
-        """The document of an address, by id or by path."""
+        """The workspace and id of the document that a URL names, by id or by path."""
         if "path" not in params:
-            doc_id = params["doc_id"]  # which a client appends to the address it was given, which holds it already
+            doc_id = params["doc_id"]  # clients append the id to the URL they were given, which holds it already
             if params.get("again", doc_id) != doc_id:
                 raise no_such_document(hint="both ids in the address must be the same")
             return (await self._find_workspace(shown, doc_id))[0], doc_id
@@ -112,7 +112,7 @@ class LiveSite:
     # ---- documents ----
 
     async def _new(self, request: Request, caller: LiveCaller) -> Response:
-        """A document that has no path yet: the folder document gives it one."""
+        """Make a document without a path; the folder document gives it one later."""
         asked = (await _read_json(request)).get("docId")
         if asked is not None and not isinstance(asked, str):
             raise Invalid("docId is no text", what="docId")
@@ -127,7 +127,7 @@ class LiveSite:
         return JSONResponse({"docId": (await self.hosts.call(ws, "new", asked or "", caller.actor)).decode()})
 
     async def _auth(self, request: Request, caller: LiveCaller) -> Response:
-        """A token for a document or, with `"scope": "folder"`, for all of its folder that the caller may see."""
+        """Issue a token for a document or, with `"scope": "folder"`, for all of its folder that the caller may see."""
         doc_id = request.path_params["doc_id"]
         body = await _read_json(request)
         asked, seconds = body.get("authorization") or "full", body.get("validForSeconds")
@@ -157,7 +157,7 @@ class LiveSite:
         return Response(state, headers=PRIVATE, media_type="application/octet-stream")
 
     async def _update(self, request: Request, caller: LiveCaller) -> Response:
-        """Answered when it is on the disk."""
+        """Apply an update; answered when it is on disk."""
         doc_id = request.path_params["doc_id"]
         ws = await self._find_writable(caller, doc_id)
         await self.hosts.call(ws, "update", doc_id, caller.actor, await request.body())
@@ -181,7 +181,7 @@ class LiveSite:
         return [ws for ws in await self.threads.run(shown.workspaces) if ws.live is not None]
 
     async def _find_workspace(self, shown: Sequence[Workspace], doc_id: str) -> tuple[Workspace, DocumentNames]:
-        """By the id of a document; one with an id that a client made up belongs to the first workspace."""
+        """The workspace of a document, by its id; an id that a client made up belongs to the first workspace."""
         known = [(ws, await self.hosts.fetch_names(ws, [doc_id])) for ws in shown if ws.live is not None]
         for ws, names in known:
             if names.may_hold(doc_id):
@@ -232,7 +232,7 @@ class LiveSite:
         return Response(headers=PRIVATE)
 
     async def _read_file(self, request: Request, caller: LiveCaller) -> Stored:
-        """The file as it is; NotFound if it is another than the one that was asked for."""
+        """The file; NotFound if it is not the version that was asked for."""
         doc_id, sha256 = request.path_params["doc_id"], _requested_hash(request)
         ws, _ = await self._find_readable(caller, doc_id)
         stored = await self.threads.run(fetch, ws, await self._path_of(ws, doc_id))
@@ -255,7 +255,7 @@ def _requested_hash(request: Request) -> str | None:
 
 
 async def _read_json(request: Request) -> dict[str, Any]:
-    """A JSON object; nothing is an empty one."""
+    """The JSON object of the body; {} for an empty body."""
     raw = await request.body()
     return json_object(raw) if raw.strip() else {}
 

@@ -41,7 +41,7 @@ class BucketSettings:
     one_write_per_second: bool | None = None  # of one key, as R2 has it; None: by the endpoint
     timeout_seconds: float = 10.0  # of one request
     retry_seconds: float = 30.0  # of a request with all its repetitions
-    profile: Mapping[str, str] = field(default_factory=dict, repr=False)  # what `config.aws.aws_profile` says
+    profile: Mapping[str, str] = field(default_factory=dict, repr=False)  # what `config.aws.read_aws_profile` says
 
 
 @dataclass(frozen=True)
