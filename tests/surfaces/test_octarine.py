@@ -19,6 +19,7 @@ from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig
 from notewright.config.octarine import Octarine
 from notewright.engine.changes.history import list_changes, undo
+from notewright.engine.indexing.ready import wait_for_texts
 from notewright.engine.library import Library
 from notewright.engine.workspace import Limits, Workspace
 from notewright.ledger.base import Actor, ChangeQuery
@@ -919,7 +920,7 @@ def test_a_filter_that_would_take_for_ever_does_not(workspace: Callable[..., Wor
 
 def test_a_very_long_line_full_of_matches_takes_no_time(workspace: Callable[..., Workspace]) -> None:
     ws = workspace({"long.md": "needle " * 500_000}, name="Work")
-    desk_of(ws).data(SEARCH, query="")
+    wait_for_texts(ws, 60)
     started = time.monotonic()
     answer = desk_of(ws).call(SEARCH, query="needle")
     assert time.monotonic() - started < 5
