@@ -1,5 +1,6 @@
 """Documents that cannot lie: every link in docs/ and in the example notebook leads to something."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,14 @@ def test_every_page_is_reached_from_the_start() -> None:
             seen.add(page)
             waiting += [found for link in by_path[page].links if (found := resolve(link.target, page, names))]
     assert {str(note.path) for note in everything} - {str(path) for path in seen} == set()
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "docs/why.md", "CONTRIBUTING.md"])
+def test_every_file_that_a_page_on_the_code_names_is_there(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8").replace("<surface>", "notes")
+    named = set(re.findall(r"`(\w[\w/.*-]*/[\w.*-]+\.(?:py|md|txt|js|ts))`", text))
+    places = (ROOT, ROOT / "src" / "notewright")
+    assert [name for name in sorted(named) if not any(list(place.glob(name)) for place in places)] == []
 
 
 def test_the_examples_are_worth_reading() -> None:

@@ -190,6 +190,23 @@ def test_a_module_that_a_docstring_names_is_there() -> None:
     assert wrong == []
 
 
+def identifiers() -> set[str]:
+    """Every name in the code, but not in docstrings and comments."""
+    nodes = [node for file in modules() for node in ast.walk(parsed(file))]
+    return {getattr(node, kind) for node in nodes for kind in ("name", "id", "attr", "arg") if hasattr(node, kind)}
+
+
+def test_a_method_or_field_that_a_docstring_names_is_there() -> None:
+    known = identifiers()
+    wrong = [
+        f"{file.relative_to(SRC)} names {owner}.{member}"
+        for file in modules()
+        for owner, member in re.findall(r"`([A-Z]\w+)\.(\w+)[`(]", file.read_text(encoding="utf-8"))
+        if member != "md" and not {owner, member} <= known
+    ]
+    assert wrong == []
+
+
 def test_a_room_grows_only_in_the_commit_that_says_why() -> None:
     """`tests/sizes.txt` says how many lines and modules each room has at most. Shrinking is free: write it down."""
     most = {room: (int(lines), int(count)) for room, lines, count in map(str.split, SIZES.read_text().splitlines())}
