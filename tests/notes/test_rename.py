@@ -158,6 +158,47 @@ def test_a_folder_that_changes_its_case_takes_links_with_paths_along() -> None:
     assert renamed({"a.md": text, "sub/b.md": ""}, "sub", "Sub")["a.md"] == text.replace("sub", "Sub")
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("# '[[Old]]'\nup: '[[Old]]'", "# '[[Old]]'\nup: '[[New]]'"),
+        ("up: '[[Old]]' # '[[Old]]'\nx: '[[Old]]'", "up: '[[New]]' # '[[Old]]'\nx: '[[New]]'"),
+        ("'[[Old]]': x\nup: '[[Old]]'", "'[[Old]]': x\nup: '[[New]]'"),
+        ("a: text '[[Old]]'\nup: '[[Old]]'", "a: text '[[Old]]'\nup: '[[New]]'"),
+        ("a: |\n  text\n  [[Old]]\n  text\nup: '[[Old]]'", "a: |\n  text\n  [[Old]]\n  text\nup: '[[New]]'"),
+        ("a: [[Old]]\nup: ['[[Old]]', \"[[Old|x]]\"]", "a: [[Old]]\nup: ['[[New]]', \"[[New|x]]\"]"),
+        ("a: &x '[[Old]]'\nb: *x # '[[Old]]'", "a: &x '[[New]]'\nb: *x # '[[Old]]'"),
+        ("a: {{x}} '[[Old]]'\nup: '[[Old]]'", "a: {{x}} '[[Old]]'\nup: '[[New]]'"),
+        ('up: "[[\\x4fld#a|\\x4fld]]"', 'up: "[[New#a|\\x4fld]]"'),
+        ('up: "[[\\x4fld\\x23a]]"', 'up: "[[\\x4fld\\x23a]]"'),
+        ("up: '[[a/\n  Old]]'", "up: '[[a/\n  Old]]'"),
+    ],
+)
+def test_a_link_in_properties_is_told_from_other_text_there(before: str, after: str) -> None:
+    assert line(f"---\n{before}\n---\n", "Old.md", "New.md") == f"---\n{after}\n---\n"
+
+
+def test_a_link_follows_that_is_folded_or_spelled_with_escapes() -> None:
+    before = "---\na: 'x'\nup: '[[A name that goes\n    on]]'\n\"b\": \"[[A name that\\x20goes on]]\"\n---\n"
+    after = "---\na: 'x'\nup: '[[New]]'\n\"b\": \"[[New]]\"\n---\n"
+    for ending in ("\n", "\r\n"):
+        text, wanted = before.replace("\n", ending), after.replace("\n", ending)
+        assert line(text, "A name that goes on.md", "New.md") == wanted
+
+
+def test_one_link_in_both_kinds_of_quotes_is_two_links() -> None:
+    before = "---\nup: ['[[It''s|It''s]]', \"[[It's]]\"]\n---\n"
+    assert line(before, "It's.md", "New.md") == "---\nup: ['[[New|New]]', \"[[New]]\"]\n---\n"
+
+
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_a_display_text_in_quotes_takes_a_name_with_quotes(quote: str) -> None:
+    text = f"---\nup: {quote}[[Old|Old]]{quote}\n---\n"
+    written = f"a{quote}b" if quote == '"' else "a''b"
+    written = written.replace('"', '\\"')
+    assert line(text, "Old.md", f"a{quote}b.md") == f"---\nup: {quote}[[{written}|{written}]]{quote}\n---\n"
+
+
 def test_a_broken_link_is_left_alone() -> None:
     assert line("[[New]]", "Old.md", "New.md") == "[[New]]"
 
@@ -271,6 +312,28 @@ def test_a_tag_takes_its_children_along() -> None:
     assert texts(rename_tag([note], "#old", "new")) == {"a.md": after}
     only = "---\ntags: [new, old/x, older]\n---\n#new #OLD/y #older `#old`\n"
     assert texts(rename_tag([note], "old", "new", nested=False)) == {"a.md": only}
+
+
+def test_a_heading_is_followed_by_the_link_in_a_property_not_by_a_comment() -> None:
+    notes = [parse(NotePath("a.md"), "# Old\n"), parse(NotePath("b.md"), "---\n# '[[a#Old]]'\nup: '[[a#Old]]'\n---\n")]
+    planned = rename_heading(notes[0], "Old", "New", InMemoryNames(note.path for note in notes), notes)
+    assert texts(planned)["b.md"] == "---\n# '[[a#Old]]'\nup: '[[a#New]]'\n---\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("tags: # old\n  - old", "tags: # old\n  - new"),
+        ("tags: [a, # old\n  'old']", "tags: [a, # old\n  'new']"),
+        ("tags: ['a #b', old]", "tags: ['a #b', new]"),
+        ("tags: &old [old]\nx: *old", "tags: &old [new]\nx: *old"),
+        ("other:\n  tags: [old]\ntags: [old]", "other:\n  tags: [old]\ntags: [new]"),
+        ("note: |\n  tags: old\nTags: old", "note: |\n  tags: old\nTags: new"),
+    ],
+)
+def test_a_tag_in_properties_is_told_from_other_text_there(before: str, after: str) -> None:
+    note = parse(NotePath("a.md"), f"---\n{before}\n---\n")
+    assert texts(rename_tag([note], "old", "new")) == {"a.md": f"---\n{after}\n---\n"}
 
 
 @pytest.mark.parametrize("new", ["new tag", "old", "123", "", "a#b"])

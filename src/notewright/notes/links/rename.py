@@ -192,9 +192,11 @@ class _Planner:
             return
         yield Splice(link.target_start, link.target_end, written)
         if renamed and link.display is not None and link.display.strip() == meant.stem:
-            place = _display_place(note.text, link)
+            in_quotes = link.kind == "frontmatter"
+            old, new = (encode_target(note.text, link, path.stem) if in_quotes else path.stem for path in (meant, goal))
+            place = _display_place(note.text, link, old)
             if place >= 0 and not _ENDS_A_LINK.search(goal.stem):
-                yield Splice(place, place + len(meant.stem), goal.stem)
+                yield Splice(place, place + len(old), new)
 
     def _target(self, link: Link, meant: NotePath, goal: NotePath, source: NotePath, here: NotePath) -> str:
         """The target in the form it had, else the path, else whatever leads there."""
@@ -282,8 +284,8 @@ def _destination(target: str, *, angled: bool) -> str:
     return re.sub(r"\s", lambda blank: "".join(f"%{byte:02X}" for byte in blank[0].encode()), target)
 
 
-def _display_place(text: str, link: Link) -> int:
-    """Where the display text begins, outer blanks left out."""
+def _display_place(text: str, link: Link, written: str) -> int:
+    """Where the display text begins, outer blanks left out; -1 if it is not written so."""
     if link.kind.startswith("markdown"):
         start = text.index("[", link.start) + 1
         close = start + len(link.display or "")
@@ -295,7 +297,7 @@ def _display_place(text: str, link: Link) -> int:
             return -1
     while start < link.end and text[start].isspace():
         start += 1
-    return start if text.startswith(link.display.strip(), start) else -1  # type: ignore[union-attr]
+    return start if text.startswith(written, start) else -1
 
 
 # ---- files that are no notes: paths and cards in `.canvas`, plain paths in `.base` ---------------------

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from notewright.notes.model import Link
+from notewright.notes.parse.frontmatter import read_properties
 
 WIKI = re.compile(r"\[\[([^\[\]\n]*(?:(?:\](?!\])|\[(?!\[))[^\[\]\n]*)*)\]\]")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:|//")
@@ -21,6 +22,11 @@ _TITLE = re.compile(r"[ \t\n]+(?:\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\((?:\\.
 _WORD = re.compile(r"\S*")
 _GAP = re.compile(r"[ \t]*\n?[ \t]*")
 _MAX_PARENS = 8  # in a destination, one in the other
+_NUMBER_MARK = "\U0010fffc"  # a character for private use, around the number of a link
+_NUMBERED = re.compile(rf"\[\[{_NUMBER_MARK}([0-9]+){_NUMBER_MARK}\]\]")
+_WRITTEN = re.compile(  # as `WIKI`; what is quoted goes on in lines that are indented
+    r"\[\[(?:[^\[\]\n]|\n[ \t]+|\](?!\])|\[(?!\[))*+\]\]"
+)
 _MAX_MISSES = 100  # values that are looked for in vain, before no more are
 _WIKI_TEXT = re.compile(r"!?\[\[(?:[^\[\]\n|]*\|([^\[\]\n]+)|([^\[\]\n]*))\]\]")
 _TEXT_LINK = re.compile(r"!?\[([^\[\]\n]*)\]\((?:<[^<>\n]*>|(?:[^()\s]|\([^()\s]*\))*)(?:\s+\"[^\"\n]*\")?\)")
@@ -126,16 +132,52 @@ def decode_destination(written: str) -> str:
 
 def find_property_links(text: str, start: int, end: int, properties: Mapping[str, Any]) -> Iterator[Link]:
     """Links in properties: each value that is a whole `[[link]]`, where it is written."""
-    finder = ValueLocator(text, start, end)
-    for key, value in _strings("", properties, 0):
-        raw = value.strip()
-        if raw.startswith("[[") and WIKI.fullmatch(raw):
-            escaped = raw.replace("\\", "\\\\").replace('"', '\\"')
-            place = finder.find(raw, raw.replace("'", "''"), escaped, whole=True)
-            said = parse_wikilink(raw, 0, 2, len(raw), 0, key)
-            link = None if place is None else parse_wikilink(text, place, place + 2, finder.at, finder.line, key)
-            if said is not None and link is not None:  # the text may hold escapes, what it says does not
-                yield link._replace(target=said.target, subpath=said.subpath, display=said.display)
+    line, counted = 1, 0
+    for place, after, key, raw in _locate_links(text, start, end, list(_strings("", properties, 0))):
+        line += text.count("\n", counted, place)
+        counted = place
+        said = parse_wikilink(raw, 0, 2, len(raw), 0, key)
+        link = parse_wikilink(text, place, place + 2, after, line, key)
+        if said is None or link is None:
+            continue
+        if bool(said.subpath) == bool(link.subpath) and (said.display is None) == (link.display is None):
+            # the text may hold escapes, what it says does not
+            yield link._replace(target=said.target, subpath=said.subpath, display=said.display)
+
+
+def _locate_links(text: str, start: int, end: int, values: list[tuple[str, str]]) -> list[tuple[int, int, str, str]]:
+    """Start, end, key and text of every link among these values, in the order in which they are written."""
+    links = [(key, raw) for key, value in values if (raw := value.strip()).startswith("[[") and WIKI.fullmatch(raw)]
+    found, at = [], start
+    if text.count("[[", start, end) == len(links) and text.find("*", start, end) < 0:  # nothing else could be one
+        for key, raw in links:
+            place = text.find("[[", at, end)
+            if not text.startswith(raw, place):
+                break
+            at = place + len(raw)
+            found.append((place, at, key, raw))
+    return found if len(found) == len(links) else _locate_links_by_reading(text, start, end, values)
+
+
+def _locate_links_by_reading(
+    text: str, start: int, end: int, values: list[tuple[str, str]]
+) -> list[tuple[int, int, str, str]]:
+    """As `_locate_links` where comments, keys or longer texts hold links too: each is replaced by a number, and the
+    properties are read again. A value that is one of these numbers is the link with that number."""
+    written = list(_WRITTEN.finditer(text, start, end))
+    pieces, at = [], start
+    for number, link in enumerate(written):
+        pieces += [text[at : link.start()], f"[[{_NUMBER_MARK}{number}{_NUMBER_MARK}]]"]
+        at = link.end()
+    numbered = list(_strings("", read_properties("".join(pieces) + text[at:end])[0], 0))
+    found: dict[int, tuple[int, int, str, str]] = {}
+    if len(numbered) == len(values) and text.find(_NUMBER_MARK, start, end) < 0:
+        for (key, value), (_, read) in zip(values, numbered, strict=True):
+            link_number = _NUMBERED.fullmatch(read.strip())
+            if link_number and WIKI.fullmatch(value.strip()):
+                number = int(link_number[1])
+                found.setdefault(number, (*written[number].span(), key, value.strip()))
+    return [found[number] for number in sorted(found)]
 
 
 class ValueLocator:
@@ -146,24 +188,16 @@ class ValueLocator:
         self.at, self.line = start, text.count("\n", 0, start) + 1
         self.misses = 0
 
-    def find(self, *spellings: str, whole: bool = False) -> int | None:
-        """Where the next of these begins, which ends `at` and on this `line`; `whole`: all of a quoted or block value.
-        None if it stands there in another form."""
-        for written in dict.fromkeys(spellings) if self.misses < _MAX_MISSES else ():
-            place = self.text.find(written, self.at, self.end)
-            while place >= 0:
-                after = place + len(written)
-                if not whole or self._is_whole(place, after):
-                    self.line += self.text.count("\n", self.at, after)
-                    self.at = after
-                    return place
-                place = self.text.find(written, place + 1, self.end)
-        self.misses += 1
-        return None
-
-    def _is_whole(self, place: int, after: int) -> bool:
-        before = self.text[max(self.start, place - 80) : place].rstrip(" \t")[-1:]
-        return before in "\"'\n" and self.text[after : after + 80].lstrip(" \t")[:1] in "\"'\n"
+    def find(self, written: str) -> int | None:
+        """Where the next one begins, which ends `at` and on this `line`; None if it stands there in another form."""
+        place = self.text.find(written, self.at, self.end) if self.misses < _MAX_MISSES else -1
+        if place < 0:
+            self.misses += 1
+            return None
+        after = place + len(written)
+        self.line += self.text.count("\n", self.at, after)
+        self.at = after
+        return place
 
 
 def _strings(key: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:

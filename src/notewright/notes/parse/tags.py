@@ -11,6 +11,9 @@ from notewright.notes.model import Tag
 _ENDS = "\\s\u2000-\u206f\u2e00-\u2e7f\u3001\u3002\uff0c\uff1b\uff1a\uff01\uff1f'!\"#$%&()*+,.:;<=>?@^`{|}~\\[\\]\\\\"
 NAME = re.compile(f"[^{_ENDS}]+")
 _KEY = re.compile(r"^[ \t{]*[\"']?tags[\"']?[ \t]*:", re.IGNORECASE | re.MULTILINE)
+_NO_VALUE = re.compile(  # comments, anchors and types, beside what is in quotes
+    r"""(?<![^\s\[{,])(?:(?P<quoted>"(?:[^"\\\n]|\\.)*"|'[^'\n]*')|\#[^\n]*|[&*!][^\s,\[\]{}]*)"""
+)
 _SEPARATORS = re.compile(r"[,\s]+")
 
 
@@ -35,8 +38,11 @@ def list_property_tags(properties: Mapping[str, Any]) -> list[str]:
 
 def locate_tags(text: str, start: int, end: int, names: list[str]) -> list[Tag]:
     """The tags of the properties between `start` and `end`, each where it is written."""
-    key = _KEY.search(text, start, end)
-    finder = ValueLocator(text, key.end() if key else start, end)
+    keys = _KEY.finditer(text, start, end)
+    key = min(keys, key=lambda found: len(found[0]) - len(found[0].lstrip(" \t{")), default=None)  # the outermost
+    begin = key.end() if key else start
+    values = _NO_VALUE.sub(lambda found: found["quoted"] or " " * len(found[0]), text[begin:end])
+    finder = ValueLocator(text[:begin] + values, begin, end)
     found = []
     for name in names:
         place = finder.find(name)
