@@ -1,4 +1,4 @@
-"""Loose ends of a workspace."""
+"""Broken links, orphans, and mentions that are not linked."""
 
 from notewright.engine.check import broken_links, mentions
 from notewright.notes.path import NotePath
