@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.engine.transfer.keeping import day, folder_desk
+from tests.engine.transfer.backup_parts import day, folder_desk
 
 from notewright.config.aws import read_aws_profile
 from notewright.engine.transfer.backup import back_up

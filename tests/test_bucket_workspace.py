@@ -374,8 +374,8 @@ def test_what_one_user_stores_is_bounded_over_all_their_buckets(
     flags = {"state": str(tmp_path), "user_quota_bytes": 12}
     places = tuple(f"{name}={bucket.location}/{name}" for name in ("work", "home"))
     config = load(CommandLine(places, flags=flags), environ={}, folder=str(tmp_path))
-    with closing(OpenWorkspaces(config)) as shelf:
-        own = Principal("ann", Grant(("work", "home"))).narrow_library(shelf)
+    with closing(OpenWorkspaces(config)) as library:
+        own = Principal("ann", Grant(("work", "home"))).narrow_library(library)
 
         def write(workspace: str, content: str) -> str:
             call = Call(
@@ -430,8 +430,8 @@ def test_the_api_makes_workspaces_beneath_a_prefix(
             library.add_beneath(config, registry, "Other", None, {"endpoint": "http://169.254.169.254"})
         with pytest.raises(Invalid):
             library.add_beneath(config, registry, "Other", "s3://elsewhere/x")
-        with closing(OpenWorkspaces(config, registry)) as shelf:
-            create(shelf.find_workspace("Team"), NotePath("Tea.md"), b"tea\n")
+        with closing(OpenWorkspaces(config, registry)) as served:
+            create(served.find_workspace("Team"), NotePath("Tea.md"), b"tea\n")
     assert bucket.get("team/Tea.md") == b"tea\n"
 
 

@@ -15,7 +15,7 @@ import obstore
 import pytest
 from tests.bucket import BUCKET, KEY, READ_KEY, READ_SECRET, SECRET, Bucket
 from tests.conftest import ROOT, write_files
-from tests.engine.transfer.keeping import files, times
+from tests.engine.transfer.backup_parts import files, times
 
 from notewright.cli.main import main
 from notewright.engine.transfer.move_workspace import MoveJournal, MoveResult, move_files

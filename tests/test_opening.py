@@ -37,79 +37,79 @@ def registry(config: Config) -> Iterator[Accounts]:
 
 
 @pytest.fixture
-def shelf(config: Config, registry: Accounts) -> Iterator[OpenWorkspaces]:
+def opened(config: Config, registry: Accounts) -> Iterator[OpenWorkspaces]:
     made = OpenWorkspaces(config, registry)
     yield made
     made.close()
 
 
-def names(shelf: OpenWorkspaces) -> list[tuple[str, str]]:
-    return [(ws.id, ws.name) for ws in shelf.workspaces()]
+def names(opened: OpenWorkspaces) -> list[tuple[str, str]]:
+    return [(ws.id, ws.name) for ws in opened.workspaces()]
 
 
 def test_a_workspace_that_is_added_renamed_and_removed_is_there_at_once(
-    config: Config, registry: Accounts, shelf: OpenWorkspaces, tmp_path: Path
+    config: Config, registry: Accounts, opened: OpenWorkspaces, tmp_path: Path
 ) -> None:
     library.add_folder(config, registry, "Second", str(tmp_path / "second"))
-    assert names(shelf) == [("main", "Main"), ("second", "Second")]
-    assert read(shelf.find_workspace("second"), NotePath("Tea.md")).text == "second"
+    assert names(opened) == [("main", "Main"), ("second", "Second")]
+    assert read(opened.find_workspace("second"), NotePath("Tea.md")).text == "second"
     library.change(config, registry, "second", {"name": "Zweite"})
-    assert names(shelf) == [("main", "Main"), ("second", "Zweite")]
+    assert names(opened) == [("main", "Main"), ("second", "Zweite")]
     library.drop(config, registry, "second")
-    assert names(shelf) == [("main", "Main")]
+    assert names(opened) == [("main", "Main")]
 
 
 def test_a_call_under_way_goes_on_when_its_workspace_is_removed(
-    config: Config, registry: Accounts, shelf: OpenWorkspaces, tmp_path: Path
+    config: Config, registry: Accounts, opened: OpenWorkspaces, tmp_path: Path
 ) -> None:
     library.add_folder(config, registry, "Second", str(tmp_path / "second"))
-    under_way = shelf.find_workspace("second")
+    under_way = opened.find_workspace("second")
     library.drop(config, registry, "second")
-    assert names(shelf) == [("main", "Main")]
+    assert names(opened) == [("main", "Main")]
     assert read(under_way, NotePath("Tea.md")).text == "second"
 
 
-def test_rules_hold_from_the_next_question_on(config: Config, registry: Accounts, shelf: OpenWorkspaces) -> None:
+def test_rules_hold_from_the_next_question_on(config: Config, registry: Accounts, opened: OpenWorkspaces) -> None:
     secret = NotePath("Secret.md")
-    assert read(shelf.default, secret).text == "ssh"
+    assert read(opened.default, secret).text == "ssh"
     library.change(config, registry, "main", {"hide": ["Secret.md"], "read_only": True, "timezone": "Asia/Tokyo"})
     with pytest.raises(NotFound):
-        read(shelf.default, secret)
+        read(opened.default, secret)
     with pytest.raises(ReadOnly):
-        create(shelf.default, NotePath("New.md"), b"text")
-    assert shelf.default.timezone.key == "Asia/Tokyo"
+        create(opened.default, NotePath("New.md"), b"text")
+    assert opened.default.timezone.key == "Asia/Tokyo"
     library.change(config, registry, "main", {"hide": None, "read_only": None, "timezone": None})
-    assert read(shelf.default, secret).text == "ssh"
+    assert read(opened.default, secret).text == "ssh"
     assert registry.records() == []
 
 
 def test_an_owner_cannot_lift_what_was_said_at_the_start_for_all(tmp_path: Path, config: Config) -> None:
     closed = Config(config.workspaces, config.state, config.cache, {**config.values, "read_only": True})
     registry = open_registry(closed)
-    shelf = OpenWorkspaces(closed, registry)
+    opened = OpenWorkspaces(closed, registry)
     library.change(closed, registry, "main", {"read_only": False})
-    assert shelf.default.access.read_only
-    shelf.close()
+    assert opened.default.access.read_only
+    opened.close()
     registry.close()
 
 
 def test_whoever_has_no_registry_follows_the_one_that_comes_without_what_was_added(
     config: Config, tmp_path: Path
 ) -> None:
-    shelf = OpenWorkspaces(config)
-    assert names(shelf) == [("main", "Main")]
+    opened = OpenWorkspaces(config)
+    assert names(opened) == [("main", "Main")]
     assert not (Path(config.state) / "registry.db").exists()
     registry = open_registry(config)  # as another process does
     library.add_folder(config, registry, "Second", str(tmp_path / "second"))
     library.change(config, registry, "main", {"hide": ["Secret.md"], "name": "Haupt"})
-    assert names(shelf) == [("main", "Haupt")]
-    assert shelf.default.access.hide == ("Secret.md",)
-    shelf.close()
+    assert names(opened) == [("main", "Haupt")]
+    assert opened.default.access.hide == ("Secret.md",)
+    opened.close()
     registry.close()
 
 
 def test_nobody_is_told_the_old_while_somebody_is_opening(
-    config: Config, registry: Accounts, shelf: OpenWorkspaces, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, registry: Accounts, opened: OpenWorkspaces, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One thread is slow to open what is new; another that asks meanwhile must see what was changed before."""
     opening, go_on = threading.Event(), threading.Event()
@@ -122,11 +122,11 @@ def test_nobody_is_told_the_old_while_somebody_is_opening(
     monkeypatch.setattr("notewright.app.open_workspaces.open_workspace", slow)
     library.add_folder(config, registry, "Second", str(tmp_path / "second"))
     library.change(config, registry, "main", {"read_only": True})
-    first = threading.Thread(target=shelf.workspaces)
+    first = threading.Thread(target=opened.workspaces)
     first.start()
     assert opening.wait(20)
     seen: list[bool] = []
-    second = threading.Thread(target=lambda: seen.append(shelf.default.access.read_only))
+    second = threading.Thread(target=lambda: seen.append(opened.default.access.read_only))
     second.start()
     go_on.set()
     second.join(20)
@@ -137,7 +137,7 @@ def test_nobody_is_told_the_old_while_somebody_is_opening(
 def test_one_that_cannot_be_opened_is_left_out_and_tried_again(
     config: Config,
     registry: Accounts,
-    shelf: OpenWorkspaces,
+    opened: OpenWorkspaces,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -145,11 +145,11 @@ def test_one_that_cannot_be_opened_is_left_out_and_tried_again(
     library.add_folder(config, registry, "Second", str(tmp_path / "second"))
     (tmp_path / "second").rename(tmp_path / "away")
     with caplog.at_level(logging.WARNING):
-        assert names(shelf) == [("main", "Main")]
+        assert names(opened) == [("main", "Main")]
     assert "the workspace Second cannot be opened" in caplog.text
     (tmp_path / "away").rename(tmp_path / "second")
-    monkeypatch.setattr(shelf, "_retry_at", 0.0)  # some time later
-    assert names(shelf) == [("main", "Main"), ("second", "Second")]
+    monkeypatch.setattr(opened, "_retry_at", 0.0)  # some time later
+    assert names(opened) == [("main", "Main"), ("second", "Second")]
 
 
 def test_what_was_added_stands_back_where_the_configuration_says_otherwise(

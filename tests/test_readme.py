@@ -29,9 +29,9 @@ def exchange() -> list[tuple[str, dict[str, object], str]]:
 def call(tmp_path: Path) -> Call:
     shutil.copytree(ROOT / "examples" / "notes", tmp_path / "notes")
     asked = WorkspaceConfig("Examples", "examples", str(tmp_path / "notes"))
-    shelf = OpenWorkspaces(Config((asked,), str(tmp_path / "state"), str(tmp_path / "cache")))
-    yield Call(shelf, Actor("reader", "readme", "notes", ""))
-    shelf.close()
+    opened = OpenWorkspaces(Config((asked,), str(tmp_path / "state"), str(tmp_path / "cache")))
+    yield Call(opened, Actor("reader", "readme", "notes", ""))
+    opened.close()
 
 
 def test_the_exchange_in_the_readme_is_real(call: Call) -> None:

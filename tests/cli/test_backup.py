@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import ROOT, write_files
-from tests.engine.transfer.keeping import files
+from tests.engine.transfer.backup_parts import files
 
 from notewright.cli.main import main
 

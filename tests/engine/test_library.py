@@ -14,7 +14,7 @@ NOTES = {"Tea.md": "Tea.", "Private/Key.md": "Key.", "Inbox/A.md": "A."}
 
 
 @pytest.fixture
-def shelf(workspace: MakeWorkspace) -> Library:
+def whole(workspace: MakeWorkspace) -> Library:
     return Library.of([workspace(NOTES, "Main"), workspace(NOTES, "Other")])
 
 
@@ -69,8 +69,8 @@ def test_a_token_that_is_over_before_it_begins_is_not_made() -> None:
         new_token(SqliteAccounts.in_memory(), "a", Grant(), now=100.0, expires=100.0)
 
 
-def test_a_workspace_one_may_not_see_is_one_that_is_not_there(shelf: Library) -> None:
-    library = Principal("phone", Grant(workspaces=("other",))).narrow_library(shelf)
+def test_a_workspace_one_may_not_see_is_one_that_is_not_there(whole: Library) -> None:
+    library = Principal("phone", Grant(workspaces=("other",))).narrow_library(whole)
     assert [ws.name for ws in library.workspaces()] == ["Other"]
     assert library.default.name == "Other"
     with pytest.raises(NotFound) as hidden:
@@ -80,8 +80,8 @@ def test_a_workspace_one_may_not_see_is_one_that_is_not_there(shelf: Library) ->
     assert str(hidden.value).replace("Main", "Nain") == str(absent.value)
 
 
-def test_who_may_use_no_workspace_is_told(shelf: Library) -> None:
-    library = Principal("phone", Grant(workspaces=("gone",))).narrow_library(shelf)
+def test_who_may_use_no_workspace_is_told(whole: Library) -> None:
+    library = Principal("phone", Grant(workspaces=("gone",))).narrow_library(whole)
     assert library.workspaces() == ()
     with pytest.raises(NotFound, match="no workspace you may use"):
         _ = library.default

@@ -53,10 +53,10 @@ class Served:
 def served(request: pytest.FixtureRequest, shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     kept = tmp_path_factory.mktemp("kept")
     asked = WorkspaceConfig("Vault", "vault", str(shared / "vaults" / request.param / "vault"), read_only=True)
-    shelf = OpenWorkspaces(Config((asked,), str(kept / "state"), str(kept / "cache")))
-    shelf.find_workspace("Vault").follower.wait(60)
-    yield Served(Call(shelf, Actor("u", "c")), shared / "truth" / request.param)
-    shelf.close()
+    opened = OpenWorkspaces(Config((asked,), str(kept / "state"), str(kept / "cache")))
+    opened.find_workspace("Vault").follower.wait(60)
+    yield Served(Call(opened, Actor("u", "c")), shared / "truth" / request.param)
+    opened.close()
 
 
 def bare_links(served: Served) -> Iterator[tuple[str, dict[str, int]]]:

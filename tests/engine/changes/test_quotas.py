@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import ROOT, MakeWorkspace, write_files
-from tests.engine.transfer.keeping import back_up, day, restore_backup
+from tests.engine.transfer.backup_parts import back_up, day, restore_backup
 
 from notewright.accounts.base import Grant
 from notewright.app.open_workspaces import OpenWorkspaces

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engine.shelf import WholeIndex, shelf
+from tests.engine.fake_workspace import WholeIndex, fake_ws
 
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import CommandLine, load
@@ -49,7 +49,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     close_workspace(ws)
 
 
-EVERYTHING = shelf(dict(texts()))
+EVERYTHING = fake_ws(dict(texts()))
 EVERYTHING.index = WholeIndex(texts())
 
 

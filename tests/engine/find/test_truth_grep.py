@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.engine.shelf import shelf_of_folder
+from tests.engine.fake_workspace import fake_workspace_of_folder
 
 from notewright.engine.find.grep import Grep, grep
 
@@ -25,7 +25,7 @@ VAULTS = (
 @pytest.mark.parametrize("vault", VAULTS)
 def test_grep_finds_the_lines_that_ripgrep_finds(vault: str, shared: Path) -> None:
     root = next(place for place in (shared / "vaults" / vault).iterdir() if place.is_dir())
-    ws = shelf_of_folder(root)
+    ws = fake_workspace_of_folder(root)
     wrong = []
     for case in json.loads((shared / "truth" / vault / "grep.json").read_text())["grep"]:
         asked = Grep(

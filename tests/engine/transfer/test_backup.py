@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.conftest import ROOT, MakeWorkspace, write_files
 from tests.engine.mounting import read_only, small_disk
 from tests.engine.parts import desk
-from tests.engine.transfer.keeping import back_up, backups, day, files, folder_desk, restore_to, times
+from tests.engine.transfer.backup_parts import back_up, backups, day, files, folder_desk, restore_to, times
 from tests.memory_store import MemoryStore
 
 from notewright.engine.transfer.backup import BackupResult, Schedule, find_last_due, is_backup_due
@@ -327,21 +327,21 @@ def test_what_changes_while_it_is_read_is_read_again(tmp_path: Path) -> None:
 
 
 def test_several_workspaces_have_a_folder_each(workspace: MakeWorkspace, tmp_path: Path) -> None:
-    shelf = [workspace({"Tea.md": "tea\n"}, "Work"), workspace({"Tea.md": "more\n"}, "At Home")]
+    workspaces = [workspace({"Tea.md": "tea\n"}, "Work"), workspace({"Tea.md": "more\n"}, "At Home")]
     to = tmp_path / "to"
-    assert back_up(shelf, to, now=day(0)).files_backed_up == 2
+    assert back_up(workspaces, to, now=day(0)).files_backed_up == 2
     assert files(to / "2026-05-04") == {"work/Tea.md": b"tea\n", "at-home/Tea.md": b"more\n"}
-    assert back_up(shelf[:1], to, now=day(1)).files_skipped == 1
+    assert back_up(workspaces[:1], to, now=day(1)).files_skipped == 1
     assert files(to / "2026-05-05") == {"Tea.md": b"tea\n"}
     assert (to / "2026-05-05" / "Tea.md").samefile(to / "2026-05-04" / "work" / "Tea.md")
 
 
 def test_backing_up_one_of_several_keeps_the_others_of_the_day(workspace: MakeWorkspace, tmp_path: Path) -> None:
-    shelf = [workspace({"Tea.md": "tea\n"}, "Work"), workspace({"Tea.md": "more\n"}, "Home")]
+    workspaces = [workspace({"Tea.md": "tea\n"}, "Work"), workspace({"Tea.md": "more\n"}, "Home")]
     to = tmp_path / "to"
-    back_up(shelf, to, now=day(0))
+    back_up(workspaces, to, now=day(0))
     write_files(tmp_path / "Work", {"New.md": "new\n"})
-    result = back_up(shelf[:1], to, now=day(0))
+    result = back_up(workspaces[:1], to, now=day(0))
     assert (result.files_backed_up, result.files_skipped) == (1, 1)
     assert files(to / "2026-05-04") == {"work/Tea.md": b"tea\n", "work/New.md": b"new\n", "home/Tea.md": b"more\n"}
     assert restore_to(tmp_path / "out", to, workspace="Home").created == ("Tea.md",)
@@ -442,7 +442,7 @@ def test_a_backup_that_is_killed_leaves_the_old_ones_whole(tmp_path: Path, count
     back_up([ws], to, now=day(1))
     old = files(root)
     write_files(root, {f"N {number}.md": f"new {number}\n" for number in range(0, 40, 2)})
-    words = [sys.executable, "-m", "tests.engine.transfer.keeping", root, to, "2026-05-05", str(count)]
+    words = [sys.executable, "-m", "tests.engine.transfer.backup_parts", root, to, "2026-05-05", str(count)]
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "stopped\n"
         with pytest.raises(Busy):
@@ -460,7 +460,7 @@ def test_a_backup_that_is_killed_leaves_the_old_ones_whole(tmp_path: Path, count
 @pytest.mark.slow
 def test_killed_at_any_step_a_backup_leaves_each_day_old_or_new(tmp_path: Path) -> None:
     write_files(tmp_path / "notes", {"Changed.md": "x\n", "Same.md": "same\n", "In/Deeper/Also.md": "also\n"})
-    words = [sys.executable, "-m", "tests.engine.transfer.keeping", tmp_path / "notes", tmp_path / "to"]
+    words = [sys.executable, "-m", "tests.engine.transfer.backup_parts", tmp_path / "notes", tmp_path / "to"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 40
@@ -557,7 +557,7 @@ def test_a_backup_that_lasts_past_the_next_time_does_not_skip_it(workspace: Make
     ws, to, clock = workspace(NOTES), tmp_path / "to", Clock(day(0))
     made, seen = list[str](), threading.Semaphore(0)
 
-    def shelf() -> list[Workspace]:
+    def workspaces() -> list[Workspace]:
         if clock.now == day(0):
             clock.now = day(1) + timedelta(hours=1)
         return [ws]
@@ -566,7 +566,7 @@ def test_a_backup_that_lasts_past_the_next_time_does_not_skip_it(workspace: Make
         made.append(result.date)
         seen.release()
 
-    schedule = Schedule(shelf, lambda: BackupFolder(to), clock=clock, on_result=told)
+    schedule = Schedule(workspaces, lambda: BackupFolder(to), clock=clock, on_result=told)
     schedule.start()
     try:
         assert seen.acquire(timeout=30) and seen.acquire(timeout=30)
@@ -578,13 +578,13 @@ def test_a_backup_that_lasts_past_the_next_time_does_not_skip_it(workspace: Make
 def test_closing_gives_up_a_backup_that_is_being_made(workspace: MakeWorkspace, tmp_path: Path) -> None:
     begun, closed = threading.Event(), threading.Event()
 
-    def shelf() -> list[Workspace]:
+    def workspaces() -> list[Workspace]:
         begun.set()
         closed.wait(30)
         return [ws]
 
     ws, to = workspace(NOTES), tmp_path / "to"
-    schedule = Schedule(shelf, lambda: BackupFolder(to), clock=Clock(day(0)))
+    schedule = Schedule(workspaces, lambda: BackupFolder(to), clock=Clock(day(0)))
     schedule.start()
     assert begun.wait(30)
     ending = threading.Thread(target=schedule.close)
@@ -599,12 +599,12 @@ def test_a_schedule_survives_what_goes_wrong_and_tries_again(workspace: MakeWork
     ws, clock = workspace(NOTES), Clock(day(0))
     made, seen, asked = list[str](), threading.Semaphore(0), threading.Semaphore(0)
 
-    def shelf() -> list[Workspace]:
+    def workspaces() -> list[Workspace]:
         asked.release()
         return [ws]
 
     schedule = Schedule(
-        shelf,
+        workspaces,
         lambda: BackupFolder(tmp_path / "disk" / "to"),
         clock=clock,
         on_result=lambda result: (made.append(result.date), seen.release())[0],

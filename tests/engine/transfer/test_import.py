@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import MakeWorkspace, write_files
-from tests.engine.transfer.keeping import files
+from tests.engine.transfer.backup_parts import files
 
 from notewright.engine.changes import batch_write
 from notewright.engine.changes.history import list_changes, undo

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import MakeWorkspace, write_files
 from tests.engine.mounting import small_disk
-from tests.engine.transfer.keeping import (
+from tests.engine.transfer.backup_parts import (
     back_up,
     backups,
     day,

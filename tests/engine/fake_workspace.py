@@ -1,4 +1,4 @@
-"""A shelf of texts that stands in for a workspace: an index that narrows as far as it soundly may, and a store."""
+"""A stand-in for a workspace: texts in memory, an index that narrows as far as it soundly may, and a store."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -14,7 +14,7 @@ from notewright.notes.path import NotePath
 from notewright.stores.base import Entry, Stored
 
 
-class ShelfIndex:
+class FakeIndex:
     """Only texts that hold one member of every group, case ignored, two at a time."""
 
     def __init__(self, texts: dict[str, str], files: Iterable[str] = ()) -> None:
@@ -25,7 +25,7 @@ class ShelfIndex:
         return nullcontext()
 
     def generation(self) -> Generation:
-        return Generation("the shelf", True)
+        return Generation("fake", True)
 
     def folders(self, *, visible: Visibility = EVERYTHING) -> list[tuple[str, int]]:
         return []
@@ -50,7 +50,7 @@ class ShelfIndex:
             yield batch
 
 
-class ShelfStore:
+class FakeStore:
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files = files
 
@@ -65,29 +65,29 @@ class ShelfStore:
         return Stored(self.files[path], "", self.stat(path))
 
 
-class WholeIndex(ShelfIndex):
+class WholeIndex(FakeIndex):
     """Every text, whatever it holds."""
 
     def bodies(self, needles: Needles, *, folder: str = "", visible: Visibility = EVERYTHING) -> Iterator[list[Body]]:
         yield [Body(NotePath(path), text.encode(), 0, len(text.encode())) for path, text in sorted(self.texts.items())]
 
 
-def shelf(files: dict[str, str | bytes], *, hide: tuple[str, ...] = (), seconds: float = 20.0) -> Any:
+def fake_ws(files: dict[str, str | bytes], *, hide: tuple[str, ...] = (), seconds: float = 20.0) -> Any:
     """A workspace of these files; notes are those that end in .md."""
     data = {path: text.encode() if isinstance(text, str) else text for path, text in files.items()}
     notes = {path: text.decode(errors="replace") for path, text in data.items() if path.endswith(".md")}
     return SimpleNamespace(
-        store=ShelfStore(data),
-        index=ShelfIndex(notes, data),
+        store=FakeStore(data),
+        index=FakeIndex(notes, data),
         access=Access(hide=hide),
         follower=IndexFollower(),
         limits=Limits(seconds=seconds),
     )
 
 
-def shelf_of_folder(root: Path) -> Any:
+def fake_workspace_of_folder(root: Path) -> Any:
     """The notes of a folder, dot files left out."""
     paths = [
         path for path in root.rglob("*.md") if not any(part.startswith(".") for part in path.relative_to(root).parts)
     ]
-    return shelf({path.relative_to(root).as_posix(): path.read_bytes() for path in paths if path.is_file()})
+    return fake_ws({path.relative_to(root).as_posix(): path.read_bytes() for path in paths if path.is_file()})

@@ -1,7 +1,7 @@
 """Folders compared byte by byte, days to back up on, and a process that can be killed while it backs up.
 
-`python -m tests.engine.transfer.keeping FOLDER TO DATE COUNT` backs up and stops for good after that many files, having
-said so. Without DATE and COUNT it backs up again and again, each time killed a step later, and says how often.
+`python -m tests.engine.transfer.backup_parts FOLDER TO DATE COUNT` backs up, and after that many files says so and
+stops for good. Without DATE and COUNT it backs up again and again, each time killed a step later, and says how often.
 """
 
 import os
@@ -52,8 +52,8 @@ def kept_in(place: Path | str | BackupPlace) -> BackupPlace:
     return place if isinstance(place, BackupPlace) else BackupFolder(place)
 
 
-def back_up(shelf: Sequence[Workspace], to: Path | str | BackupPlace, **how: Any) -> BackupResult:
-    return backup.back_up(shelf, kept_in(to), **how)
+def back_up(workspaces: Sequence[Workspace], to: Path | str | BackupPlace, **how: Any) -> BackupResult:
+    return backup.back_up(workspaces, kept_in(to), **how)
 
 
 def backups(place: Path | str | BackupPlace) -> list[Manifest]:
