@@ -24,8 +24,7 @@ class _CallerQueue:
     """The calls of one caller."""
 
     slots: asyncio.Semaphore
-    running: int = 0
-    waiting: int = 0
+    calls: int = 0  # that run or wait
 
 
 class ConcurrencyLimits:
@@ -41,7 +40,7 @@ class ConcurrencyLimits:
     ) -> None:
         self._limiter = limiter
         self._windows = [Window(per_minute, 60, "minute")] if per_minute else []
-        self._at_once = at_once
+        self._at_once = at_once or UNLIMITED
         self._waiting = waiting
         self._queues: dict[str, _CallerQueue] = {}
 
@@ -56,10 +55,10 @@ class ConcurrencyLimits:
     @contextlib.asynccontextmanager
     async def slot(self, caller: str, *, counted: bool = True) -> AsyncIterator[None]:
         """Wait until the call may run, and hold its slot while it does; Limited when the queue is full."""
-        queue = self._queues.get(caller) or _CallerQueue(asyncio.Semaphore(self._at_once or UNLIMITED))
-        if queue.waiting >= self._waiting:
+        queue = self._queues.get(caller) or _CallerQueue(asyncio.Semaphore(self._at_once))
+        if queue.calls >= self._at_once + self._waiting:
             raise Limited(
-                f"{queue.running} calls of yours run and {queue.waiting} wait",
+                f"{self._at_once} calls of yours run and {queue.calls - self._at_once} wait",
                 hint="try again in 1 second, with fewer calls at once",
                 retry_after=1,
                 limit=self._at_once + self._waiting,
@@ -69,18 +68,11 @@ class ConcurrencyLimits:
         if counted and self._windows and self._limiter is not None:
             self._limiter.count(f"http {caller}", self._windows)
         self._queues[caller] = queue
-        queue.waiting += 1
+        queue.calls += 1
         try:
-            try:
-                await queue.slots.acquire()
-            finally:
-                queue.waiting -= 1
-            queue.running += 1
-            try:
+            async with queue.slots:
                 yield
-            finally:
-                queue.running -= 1
-                queue.slots.release()
         finally:
-            if not queue.waiting and not queue.running:
-                self._queues.pop(caller, None)
+            queue.calls -= 1
+            if not queue.calls:
+                del self._queues[caller]
