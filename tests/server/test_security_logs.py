@@ -23,9 +23,11 @@ from tests.server.lines import HELLO, NOTEWRIGHT
 from tests.server.watched import eventually
 
 from notewright.accounts.base import Grant
+from notewright.accounts.limits import RateLimits
 from notewright.accounts.sqlite import SqliteAccounts
 from notewright.engine.library import new_token
 from notewright.server.auth.authenticate import Authenticate, AuthSettings, GuardedRoute
+from notewright.server.auth.browser_session import BrowserSessions
 from notewright.server.ops.audit_log import AuditLog
 from notewright.server.request_log import RequestLog
 
@@ -227,7 +229,7 @@ def test_what_fails_tells_its_caller_nothing_and_its_owner_no_secret(caplog: pyt
         routes=doors,
         middleware=[
             Middleware(RequestLog, lambda _: None, lambda _: False),
-            Middleware(Authenticate, AuthSettings(registry), doors),
+            Middleware(Authenticate, AuthSettings(registry, BrowserSessions(b"key"), RateLimits()), doors),
         ],
     )
     answer = _asked(site, "/broken", {"authorization": f"Bearer {secret}"})

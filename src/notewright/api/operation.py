@@ -1,6 +1,7 @@
 """An operation of the API, and its route. Routes and the OpenAPI document are made from one list of operations."""
 
 import json
+import os
 import re
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
 from notewright.api import schemas
-from notewright.api.request import ApiRequest, SiteContext, body_of, media_type, query_of
+from notewright.api.request import ApiRequest, body_of, media_type, query_of
 from notewright.api.schemas import Schema
 from notewright.errors import Forbidden, Invalid, Problem
 from notewright.server.auth.authenticate import (
@@ -25,6 +26,7 @@ from notewright.server.auth.authenticate import (
     Visitor,
     get_visitor,
 )
+from notewright.server.site_context import SiteContext
 from notewright.surfaces.base import BadArgument
 from notewright.surfaces.http_status import STATUS
 from notewright.surfaces.perform import to_problem
@@ -161,7 +163,7 @@ class OperationRoute(ApiRoute):
         token."""
         if visitor.via == "bearer" or INTENT_HEADER in request.headers:
             return True
-        if self._site.cookies.check(visitor.csrf_subject or "local", request.headers.get(CSRF_HEADER, "")):
+        if self._site.auth.cookies.check(visitor.csrf_subject or "local", request.headers.get(CSRF_HEADER, "")):
             return True
         return visitor.via == "local" and request.headers.get("sec-fetch-site", "none") in ("none", "same-origin")
 
@@ -170,7 +172,9 @@ class OperationRoute(ApiRoute):
         query, params = query_of(request, operation.query), dict(request.path_params)
         checked = ApiRequest(self._site, visitor, operation.name, params, query)
         if operation.uploads:
-            with tempfile.SpooledTemporaryFile(MAX_UPLOAD_BYTES_IN_MEMORY, dir=self._site.scratch) as file:
+            cache = self._site.config.cache  # private, and on a disk with room for the notes' index
+            folder = cache if cache and os.path.isdir(cache) else None
+            with tempfile.SpooledTemporaryFile(MAX_UPLOAD_BYTES_IN_MEMORY, dir=folder) as file:
                 upload = cast(BinaryIO, file)
                 if media_type(request) not in ZIP_TYPES:
                     hint = f"send it with Content-Type: {ZIP_TYPES[0]}"

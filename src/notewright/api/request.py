@@ -2,64 +2,27 @@
 
 import hashlib
 import math
-import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import jsonschema_rs
 from starlette.requests import Request
 
-from notewright.accounts.base import Accounts
-from notewright.accounts.limits import RateLimits
 from notewright.api.schemas import Schema
-from notewright.config.load import Config
 from notewright.engine.library import Library
-from notewright.engine.transfer.manifest import BackupPlace
 from notewright.engine.workspace import CALL_SECONDS, Workspace, with_timeout
 from notewright.errors import Invalid, NotFound, Unavailable
 from notewright.ledger.base import Actor
-from notewright.mcp.thread_pool import ThreadPool
 from notewright.notes.times import format_utc, parse_duration
 from notewright.server.auth.authenticate import Visitor
-from notewright.server.auth.browser_session import BrowserSessions
-from notewright.server.concurrency_limits import ConcurrencyLimits
-from notewright.server.ops.audit_log import AuditLog
 from notewright.server.request_body import json_object
+from notewright.server.site_context import SiteContext
 from notewright.surfaces.arguments import parse_since
 from notewright.surfaces.perform import check_arguments, coerce_leniently
-
-if TYPE_CHECKING:
-    from notewright.server.live.forwarding import LiveHosts
-
-
-@dataclass(frozen=True)
-class SiteContext:
-    """What the API and the pages are built from, the same for every request."""
-
-    library: Library
-    workers: ThreadPool
-    registry: Accounts
-    config: Config
-    cookies: BrowserSessions  # knows the tokens of our own forms
-    audit: AuditLog
-    concurrency: ConcurrencyLimits  # one reader of many pages leaves threads to the others
-    limiter: RateLimits  # for guesses at /sign-in
-    open_backups: Callable[[str], BackupPlace]  # to be closed
-    hosts: "LiveHosts | None" = None  # of live documents, where there are any
-
-    @property
-    def public_url(self) -> str | None:
-        url: str | None = self.config["http.public_url"]
-        return url
-
-    @property
-    def scratch(self) -> str | None:
-        """The folder for large uploads: private, and on a disk with room for the notes' index."""
-        return self.config.cache if self.config.cache and os.path.isdir(self.config.cache) else None
 
 
 @dataclass(frozen=True)
@@ -102,7 +65,7 @@ class ApiRequest:
         return Path(self.site.config.cache) / ws.store.identity
 
     def record_audit(self, action: str, **facts: Any) -> None:
-        self.site.audit.record_admin(action, user=self.user, **facts)
+        self.site.operations.audit.record_admin(action, user=self.user, **facts)
 
 
 def query_of(request: Request, schema: Schema) -> dict[str, Any]:

@@ -7,9 +7,10 @@ from typing import Any
 from notewright import __version__
 from notewright.api import admin, history, notes, schemas, workspaces
 from notewright.api.operation import NotFoundRoute, Operation, OperationRoute, OperationTable
-from notewright.api.request import ApiRequest, SiteContext
+from notewright.api.request import ApiRequest
 from notewright.api.schemas import Schema
 from notewright.server.auth.authenticate import GuardedRoute
+from notewright.server.site_context import SiteContext
 
 openapi_operations = OperationTable()
 _OPENAPI = {"type": "object", "description": "OpenAPI 3.1"}

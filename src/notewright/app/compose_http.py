@@ -17,7 +17,6 @@ from notewright.accounts.base import Accounts
 from notewright.accounts.limits import RateLimits
 from notewright.accounts.limits_files import FileRateLimits
 from notewright.api import routes as api
-from notewright.api.request import SiteContext
 from notewright.app.compose import ReadConfig, find_network_exposure, load_surface
 from notewright.app.open_workspaces import OpenWorkspaces
 from notewright.app.opening import open_backups, open_registry, process_user
@@ -31,7 +30,7 @@ from notewright.errors import Problem
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.server import mcp_endpoint
 from notewright.server.auth import protected_resource
-from notewright.server.auth.authenticate import AuthSettings, GuardedRoute, GuardedSocket, Revalidation
+from notewright.server.auth.authenticate import AuthSettings
 from notewright.server.auth.browser_session import BrowserSessions
 from notewright.server.auth.scopes import BASIC_SCOPES
 from notewright.server.concurrency_limits import ConcurrencyLimits
@@ -42,14 +41,15 @@ from notewright.server.ops import multiproc_metrics
 from notewright.server.ops.audit_log import AuditLog, audit_file
 from notewright.server.ops.operations import Operations
 from notewright.server.sessions import Sessions
+from notewright.server.site_context import SiteContext
 from notewright.surfaces.base import Surface
 from notewright.web import routes as page
 from notewright.web.event_stream import ActivityFeed
 
 if TYPE_CHECKING:
     from notewright.server.auth.oauth import Issuer
-    from notewright.server.live.connections import LiveConnections
     from notewright.server.live.forwarding import LiveHosts
+    from notewright.server.live.routes import LiveSite
 
 log = logging.getLogger(__name__)
 BACKUP_LOOKUP_SECONDS = 3600.0  # between two lookups of the last backup in a bucket: they cost requests
@@ -150,49 +150,41 @@ class Site:
             self._issuer, scopes = issuer, issuer.scopes
         else:
             issuer, scopes = None, BASIC_SCOPES
-        cookies = BrowserSessions(registry.secret("cookies"))
         auth = AuthSettings(
             registry,
+            cookies=BrowserSessions(registry.secret("cookies")),
+            limiter=self.traffic,
             issuer=issuer,
             user=process_user(),
             closed=find_network_exposure(config) is not None,
-            cookies=cookies,
             public_url=config["http.public_url"],
-            limiter=self.traffic,
         )
-        limits = ConcurrencyLimits.from_config(config, self.traffic)
-        live_routes, connections = self._build_live(limits)
-        context = SiteContext(
-            self.library,
-            self.workers,
-            registry,
-            config,
-            cookies,
-            self.audit,
-            limits,
-            self.traffic,
-            lambda place: open_backups(place, config),
-            self._hosts,
+        site = SiteContext(
+            library=self.library,
+            workers=self.workers,
+            registry=registry,
+            config=config,
+            auth=auth,
+            operations=self.operations,
+            sessions=self.sessions,
+            concurrency=ConcurrencyLimits.from_config(config, self.traffic),
+            open_backups=lambda place: open_backups(place, config),
+            hosts=self._live_hosts(),
         )
-        feed = ActivityFeed(self.library, self.workers, registry)
+        feed, live = ActivityFeed(site), _live_site(site)
         names = [surface.name for surface in surfaces]
         metadata = protected_resource.routes(config["http.public_url"], config["auth.issuer"], scopes, names)
+        live_routes = [] if live is None else live.routes()
 
         def end_streams() -> None:
             feed.close()
-            if connections is not None:
-                connections.close()
+            if live is not None:
+                live.close()
 
         return mcp_endpoint.build_app(
-            self.library,
+            site,
             surfaces,
-            config,
-            auth,
-            sessions=self.sessions,
-            operations=self.operations,
-            workers=self.workers,
-            limits=limits,
-            more_routes=[*metadata, *live_routes, *page.routes(context, feed), *api.routes(context)],
+            more_routes=[*metadata, *live_routes, *page.routes(site, feed), *api.routes(site)],
             end_streams=end_streams,
             lifespan=self._lifespan,
         )
@@ -232,26 +224,22 @@ class Site:
                 log.exception("a live workspace that was added cannot be served yet")
             await asyncio.sleep(LIVE_POLL_SECONDS)
 
-    def _build_live(
-        self, limits: ConcurrencyLimits
-    ) -> "tuple[list[GuardedRoute | GuardedSocket], LiveConnections | None]":
-        """The routes of live documents and their connections, where there are any: imported only then."""
+    def _live_hosts(self) -> "LiveHosts | None":
+        """Those of live documents, where there are any: imported only then."""
         if not self.is_live:
-            return [], None
-        from notewright.server.live.access import LiveAuthenticator
-        from notewright.server.live.connections import LiveConnections
+            return None
         from notewright.server.live.forwarding import LiveHosts
-        from notewright.server.live.routes import LiveSite
 
-        config, registry, library, workers = self.config, self.registry, self.library, self.workers
-        metrics = self.operations.metrics
-        hosts = self._hosts = self._hosts or LiveHosts(library, metrics.live_documents.inc)
-        who, staying = LiveAuthenticator(registry), Revalidation(library, registry, workers)
-        most = max(1, config["http.max_connections"] * 3 // 4)  # the others are for everything else
-        connections = LiveConnections(library, who, hosts, workers, staying, most, metrics.live_connections.inc)
-        most_bytes = config["http.max_request_bytes"]
-        live = LiveSite(library, who, hosts, workers, connections, limits, config["http.public_url"], most_bytes)
-        return live.routes(), connections
+        self._hosts = self._hosts or LiveHosts(self.library, self.operations.metrics.live_documents.inc)
+        return self._hosts
+
+
+def _live_site(site: SiteContext) -> "LiveSite | None":
+    if site.hosts is None:
+        return None
+    from notewright.server.live.routes import LiveSite
+
+    return LiveSite(site, site.hosts)
 
 
 def run_worker(

@@ -24,7 +24,6 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from notewright.config.load import Config
 from notewright.config.settings import normalize_surface
 from notewright.engine.library import Library
 from notewright.errors import Limited, Problem
@@ -32,23 +31,18 @@ from notewright.mcp import sdk_server, wire_format
 from notewright.mcp.dispatch import ClientConnection
 from notewright.mcp.jsonrpc import client_name, find_flaw, is_message, request_id
 from notewright.mcp.subscriptions import ChangeStreams
-from notewright.mcp.thread_pool import ThreadPool
 from notewright.server.auth.authenticate import (
     VISITOR,
     Authenticate,
-    AuthSettings,
     GuardedRoute,
-    GuardedSocket,
     InsufficientScope,
-    Revalidation,
+    OpenSocket,
     Visitor,
     base_path,
     client_address,
 )
-from notewright.server.concurrency_limits import ConcurrencyLimits
 from notewright.server.fast_path import FastPathCalls
 from notewright.server.host_check import HostCheck, TrustedProxies
-from notewright.server.ops.operations import Operations
 from notewright.server.request_body import (
     CallSlot,
     RequestBody,
@@ -59,7 +53,7 @@ from notewright.server.request_body import (
 )
 from notewright.server.request_context import note_refusal
 from notewright.server.request_log import RequestLog
-from notewright.server.sessions import Sessions
+from notewright.server.site_context import SiteContext
 from notewright.surfaces.base import INVALID_PARAMS, INVALID_REQUEST, RpcError, Session, Surface, rate_limited_error
 
 SESSION_HEADER = "mcp-session-id"
@@ -70,36 +64,30 @@ NO_SESSION = RpcError(INVALID_REQUEST, "Session not found", status=404)
 
 
 def build_app(
-    library: Library,
+    site: SiteContext,
     surfaces: Sequence[Surface],
-    config: Config,
-    auth: AuthSettings,
     *,
-    sessions: Sessions,
-    operations: Operations,
-    workers: ThreadPool,
-    limits: ConcurrencyLimits,
-    more_routes: Sequence[GuardedRoute | GuardedSocket] = (),
-    end_streams: Callable[[], None] = lambda: None,
+    more_routes: Sequence[GuardedRoute | OpenSocket],
+    end_streams: Callable[[], None],
     lifespan: Callable[[Starlette], contextlib.AbstractAsyncContextManager[None]],
 ) -> Starlette:
     """The HTTP application: the surfaces at `/mcp/<surface>`, `/w/<workspace>/mcp/<surface>` and their aliases, the
-    routes of `operations`, and more.
+    routes of `site.operations`, and more.
 
     `state.end_streams`, called on the event loop, ends the requests that would not end by themselves; it calls
     `end_streams`.
     """
-    streams, most = ChangeStreams(), config["http.max_request_bytes"]
-    revalidation = Revalidation(library, auth.registry, workers)
+    config, workers, operations, streams = site.config, site.workers, site.operations, ChangeStreams()
 
     def serve(surface: Surface) -> _SurfaceEndpoint:
         server = sdk_server.build([surface], _get_connection, workers, streams, push=False, counts=operations)
-        return _SurfaceEndpoint(surface, sessions, limits, FastPathCalls(surface, workers, operations), server, most)
+        return _SurfaceEndpoint(surface, site, FastPathCalls(surface, workers, operations), server)
 
     served = {surface.name: serve(surface) for surface in surfaces}
 
     def route(path: str, surface: str | None = None) -> GuardedRoute:
-        return GuardedRoute(path, _Endpoint(library, served, revalidation, surface), need="read", most_bytes=most)
+        most = config["http.max_request_bytes"]
+        return GuardedRoute(path, _Endpoint(site, served, surface), need="read", most_bytes=most)
 
     routes: list[BaseRoute] = [
         route("/mcp/{surface}"),  # nearly all requests come to this one and the next two
@@ -131,9 +119,11 @@ def build_app(
         streams.close()
         end_streams()
 
-    app = Starlette(routes=routes, lifespan=lifespan, middleware=[*middleware, Middleware(Authenticate, auth, routes)])
+    app = Starlette(
+        routes=routes, lifespan=lifespan, middleware=[*middleware, Middleware(Authenticate, site.auth, routes)]
+    )
     app.router.redirect_slashes = False
-    app.router.default = _redirect_other_slash(routes, base_path(auth.public_url))
+    app.router.default = _redirect_other_slash(routes, base_path(site.auth.public_url))
     app.state.end_streams = end_all_streams
     return app
 
@@ -163,9 +153,8 @@ def _redirect_other_slash(routes: Sequence[BaseRoute], prefix: str) -> ASGIApp:
 class _Endpoint:
     """Finds the surface and the workspace that a path names. Missing and hidden ones get the same answer."""
 
-    _library: Library
+    _site: SiteContext
     _served: dict[str, "_SurfaceEndpoint"]
-    _revalidation: Revalidation
     _surface: str | None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -173,11 +162,11 @@ class _Endpoint:
         visitor: Visitor = scope[VISITOR]
         surface = self._surface or normalize_surface(params["surface"])
         endpoint = self._served.get(surface)
-        seen = visitor.principal.narrow_library(self._library)
+        seen = visitor.principal.narrow_library(self._site.library)
         library: Library | None = seen
         if "workspace" in params:
             try:
-                workspaces = await self._revalidation.workers.run(seen.workspaces)
+                workspaces = await self._site.workers.run(seen.workspaces)
             except Problem as problem:  # it could not be opened
                 return await JSONResponse({"error": str(problem)}, 503)(scope, receive, send)
             library = next((Library.of([ws]) for ws in workspaces if ws.id == params["workspace"]), None)
@@ -188,7 +177,7 @@ class _Endpoint:
         elif not visitor.principal.uses(surface):
             raise InsufficientScope(scope, f"This token is not for the surface {surface}", f"surface:{surface}")
         else:
-            scope[STILL_ALLOWED] = self._revalidation.make_check(scope, visitor.principal, library)
+            scope[STILL_ALLOWED] = self._site.make_check(scope, visitor.principal, library)
             await endpoint.answer(library, visitor.principal.user, scope, receive, send)
 
 
@@ -197,11 +186,9 @@ class _SurfaceEndpoint:
     """One surface over HTTP."""
 
     _surface: Surface
-    _sessions: Sessions
-    _limits: ConcurrencyLimits
+    _site: SiteContext
     _fast_path: FastPathCalls
     _server: Server[Any]
-    _most_bytes: int
 
     async def answer(self, library: Library, user: str, scope: Scope, receive: Receive, send: Send) -> None:
         # httptools leaves blanks around header values: the SDK compares them, and media types letter by letter
@@ -210,7 +197,8 @@ class _SurfaceEndpoint:
             for name, value in scope["headers"]
         ]
         scope = {**scope, "headers": headers}
-        slot, post = self._limits.slot(user or client_address(scope), counted=not self._surface.has_own_limits), None
+        caller, is_counted = user or client_address(scope), not self._surface.has_own_limits
+        slot, post = self._site.concurrency.slot(caller, counted=is_counted), None
         try:
             async with contextlib.AsyncExitStack() as stack:
                 post = await read_body(scope, receive, slot, stack)
@@ -253,7 +241,10 @@ class _SurfaceEndpoint:
         """Let the SDK answer. Each request has a stateless manager of its own: the application itself then has nothing
         that begins and ends."""
         manager = StreamableHTTPSessionManager(
-            self._server, stateless=True, json_response=json, max_request_body_size=self._most_bytes
+            self._server,
+            stateless=True,
+            json_response=json,
+            max_request_body_size=self._site.config["http.max_request_bytes"],
         )
         async with manager.run():
             await manager.handle_request(scope, receive, send)
@@ -265,21 +256,23 @@ class _SurfaceEndpoint:
         token = Headers(scope=scope).get(SESSION_HEADER)
         if token is None:
             return _error_response(NO_HEADER)
-        return Response(status_code=204) if self._sessions.end(session_scope, token) else _error_response(NO_SESSION)
+        return (
+            Response(status_code=204) if self._site.sessions.end(session_scope, token) else _error_response(NO_SESSION)
+        )
 
     def _find_session(self, post: RequestBody, scope: str) -> tuple[Session | RpcError, str | None]:
         """The session a request belongs to, with its id if it is new; or why there is none."""
         name = client_name(post.message if isinstance(post.message, dict) else {})
         token, required = post.headers.get(SESSION_HEADER), self._surface.sessions == "required"
         if post.modern:
-            return (self._sessions.find_by_client(scope, name) if name else Session()), None
+            return (self._site.sessions.find_by_client(scope, name) if name else Session()), None
         if post.message is not None and not is_message(post.message):
             return RpcError(INVALID_REQUEST, "Invalid Request", status=400), None
         if post.method == "initialize":
-            new_id = self._sessions.open(scope, name)
-            return self._sessions.find(scope, new_id) or Session(name), new_id
-        found = self._sessions.find(scope, token) if token is not None else None
-        if found is None and token is not None and (required or self._sessions.is_ours(scope, token)):
+            new_id = self._site.sessions.open(scope, name)
+            return self._site.sessions.find(scope, new_id) or Session(name), new_id
+        found = self._site.sessions.find(scope, token) if token is not None else None
+        if found is None and token is not None and (required or self._site.sessions.is_ours(scope, token)):
             return NO_SESSION, None
         if found is None and required:
             return NO_HEADER, None

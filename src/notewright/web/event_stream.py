@@ -17,12 +17,11 @@ from itertools import takewhile
 from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from notewright.accounts.base import Accounts
 from notewright.engine.changes.history import find_change, list_changes
 from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace
 from notewright.errors import Problem
-from notewright.mcp.thread_pool import ThreadPool
+from notewright.server.site_context import SiteContext
 from notewright.surfaces.http_status import STATUS
 from notewright.web.frame import HEADERS, render
 from notewright.web.pages.activity import ActivityRow, Filter
@@ -113,8 +112,8 @@ def _format_event(kind: str, value: dict[str, str], at: float | None = None) -> 
 class ActivityFeed:
     """The streams that are open. On the event loop alone; `close` ends them all."""
 
-    def __init__(self, library: Library, workers: ThreadPool, registry: Accounts) -> None:
-        self._library, self._workers, self._registry = library, workers, registry
+    def __init__(self, site: SiteContext) -> None:
+        self._library, self._workers, self._registry = site.library, site.workers, site.registry
         self._open: set[OpenPage] = set()
         self._watching: asyncio.Task[None] | None = None
         self._closed = False

@@ -15,7 +15,6 @@ from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from notewright.api.request import SiteContext
 from notewright.engine.library import Library
 from notewright.engine.workspace import CALL_SECONDS, Workspace, with_timeout
 from notewright.errors import Forbidden, Limited, NotFound, Problem
@@ -30,6 +29,7 @@ from notewright.server.auth.authenticate import (
     base_url,
     client_address,
 )
+from notewright.server.site_context import SiteContext
 from notewright.surfaces.http_status import STATUS
 from notewright.surfaces.notes.render import pluralize
 from notewright.web import addresses
@@ -106,14 +106,14 @@ class PageRequest:
     @property
     def base(self) -> str:
         """By which address clients know us."""
-        return base_url(self.http.scope, self.site.public_url)
+        return base_url(self.http.scope, self.site.auth.public_url)
 
     @property
     def secure(self) -> bool:
         return self.base.startswith("https:")
 
     def csrf(self) -> str:
-        return self.site.cookies.csrf(self.visitor.csrf_subject if self.visitor else "sign-in")
+        return self.site.auth.cookies.csrf(self.visitor.csrf_subject if self.visitor else "sign-in")
 
     def page(self, template: str, status: int = 200, /, **values: Any) -> Response:
         """A page, with what all of them show."""
@@ -135,7 +135,7 @@ def page_route(site: SiteContext, path: str, show: Show, *, need: Need = "read",
 
     async def endpoint(http: Request) -> Response:
         visitor: Visitor | None = http.scope.get(VISITOR)
-        addresses.BASE_PATH.set(base_path(site.public_url))
+        addresses.BASE_PATH.set(base_path(site.auth.public_url))
         form = await _parse_form(http) if post else {}
         request = PageRequest(site, http, visitor, asyncio.get_running_loop(), form)
         try:
@@ -153,7 +153,7 @@ def _check_and_render(request: PageRequest, show: Show, post: bool) -> Response:
     if post:
         visit = request.visitor.csrf_subject if request.visitor else "sign-in"
         from_our_page = request.http.headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")
-        if not from_our_page or not request.site.cookies.check(visit, request.form_value("csrf")):
+        if not from_our_page or not request.site.auth.cookies.check(visit, request.form_value("csrf")):
             raise Forbidden("this form was not made for you, or is too old", hint="open the page again", by="rule")
     return show(request)
 

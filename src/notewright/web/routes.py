@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from notewright.api.request import SiteContext
 from notewright.server.auth.authenticate import GuardedRoute, base_path, get_visitor
+from notewright.server.site_context import SiteContext
 from notewright.web import addresses
 from notewright.web.addresses import asset
 from notewright.web.event_stream import ActivityFeed, OpenPage
@@ -51,7 +51,7 @@ def routes(site: SiteContext, feed: ActivityFeed) -> list[GuardedRoute]:
 
 def _events(site: SiteContext, feed: ActivityFeed) -> Callable[[Request], Awaitable[ASGIApp]]:
     async def events(request: Request) -> ASGIApp:
-        addresses.BASE_PATH.set(base_path(site.public_url))
+        addresses.BASE_PATH.set(base_path(site.auth.public_url))
         who = get_visitor(request).principal
         if not who.uses(PAGE):
             return Response("This token is for tools, not for the page", 403, HEADERS, "text/plain")

@@ -19,8 +19,10 @@ from tests.server.lines import over_http
 from tests.server.provider import SECRET, Provider, provider
 from tests.test_docs import EXAMPLES
 
+from notewright.accounts.limits import RateLimits
 from notewright.accounts.sqlite import SqliteAccounts
 from notewright.server.auth.authenticate import Authenticate, AuthSettings, GuardedRoute
+from notewright.server.auth.browser_session import BrowserSessions
 from notewright.server.auth.oauth import Issuer, IssuerSettings
 
 pytestmark = pytest.mark.slow
@@ -142,7 +144,7 @@ def test_who_the_issuer_calls_an_administrator_owns_the_server_and_others_do_not
     async def ask(scopes: list[str]) -> list[tuple[int, str | None]]:
         doors = [GuardedRoute("/owned", owned, need="owner")]
         async with Issuer(IssuerSettings(served.issuing.issuer)) as issuer:
-            entry = AuthSettings(SqliteAccounts.in_memory(), issuer=issuer)
+            entry = AuthSettings(SqliteAccounts.in_memory(), BrowserSessions(b"key"), RateLimits(), issuer=issuer)
             site = httpx2.ASGITransport(Starlette(routes=doors, middleware=[Middleware(Authenticate, entry, doors)]))
             async with httpx2.AsyncClient(transport=site, base_url="https://notes.example.com") as client:
                 tokens = [served.issuing.token("https://notes.example.com", scope) for scope in scopes]

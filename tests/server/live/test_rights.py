@@ -17,10 +17,10 @@ from notewright.accounts.base import Grant
 from notewright.engine.library import Library, Principal, digest_of
 from notewright.engine.move import move
 from notewright.notes.path import NotePath
-from notewright.server.auth.authenticate import Revalidation, StillAllowed
 from notewright.server.auth.browser_session import COOKIE_SECONDS, BrowserSessions
 from notewright.server.live import access
 from notewright.server.live.access import DocumentToken, read_token
+from notewright.server.site_context import SiteContext, StillAllowed
 
 pytestmark = pytest.mark.slow
 
@@ -178,7 +178,7 @@ def test_a_connection_ends_when_the_right_to_it_does(server: LiveServer, people:
 def test_one_who_cannot_be_looked_at_goes_and_keeps_nobody_else_in(
     server: LiveServer, people: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check = Revalidation.make_check
+    check = SiteContext.make_check
 
     async def hangs() -> bool:
         await asyncio.sleep(3600)
@@ -187,10 +187,10 @@ def test_one_who_cannot_be_looked_at_goes_and_keeps_nobody_else_in(
     async def fails() -> bool:
         raise RuntimeError("nobody thought of this")
 
-    def some_fail(self: Revalidation, scope: Scope, who: Principal, shown: Library) -> StillAllowed:
+    def some_fail(self: SiteContext, scope: Scope, who: Principal, shown: Library) -> StillAllowed:
         return {"guest": hangs, "clerk": fails}.get(who.user) or check(self, scope, who, shown)
 
-    monkeypatch.setattr(Revalidation, "make_check", some_fail)
+    monkeypatch.setattr(SiteContext, "make_check", some_fail)
     monkeypatch.setattr("notewright.server.live.connections.ISSUER_TIMEOUT_SECONDS", 1.5)
     with (
         server.client("Tea.md", people["guest"]) as guest,

@@ -6,7 +6,7 @@ that does not exist answers them like one that does.
 
 import re
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,9 +21,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from notewright.accounts.base import Accounts, Token
 from notewright.accounts.limits import RateLimits, Window
-from notewright.engine.library import LAST_USE_SECONDS, Library, Principal, digest_of, find_valid_token
+from notewright.engine.library import LAST_USE_SECONDS, Principal, digest_of, find_valid_token
 from notewright.errors import Limited, Problem
-from notewright.mcp.thread_pool import ThreadPool
 from notewright.server.auth.browser_session import BrowserSessions
 from notewright.server.host_check import WELL_KNOWN
 from notewright.server.request_context import note_refusal
@@ -41,9 +40,7 @@ GUESS_LIMITS = (Window(30, 60.0, "minute"),)  # for unknown tokens from one addr
 PROXY_HEADERS = ("x-forwarded-for", "forwarded", "x-real-ip", "x-forwarded-host")  # that proxies and tunnels add
 DOCUMENT_TOKEN_PREFIX = "nwd_"  # of tokens for live documents, which only their own routes understand
 _HTTP_SCHEME = {"ws": "http", "wss": "https"}  # of the page that a WebSocket belongs to
-RECHECK_SECONDS = 30.0  # after which the listener of a stream authenticates again, even if no rule was changed
 Need = Literal["open", "read", "write", "owner"]
-StillAllowed = Callable[[], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,17 +115,10 @@ class GuardedRoute(Route):
         await super().handle(scope, _limit_body(scope, receive, self.most_bytes), send)
 
 
-class GuardedSocket(WebSocketRoute):
-    """A WebSocket that says who may open it. `endpoint` is an ASGI application: it accepts or refuses."""
+class OpenSocket(WebSocketRoute):
+    """A WebSocket whose endpoint, an ASGI application, finds out by itself who opens it."""
 
-    def __init__(self, path: str, endpoint: ASGIApp, *, need: Literal["open", "read"]) -> None:
-        super().__init__(path, endpoint)
-        self.need: Need = need
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self.need != "open" and VISITOR not in scope:  # should a middleware ever let one through
-            return await refusal_response(scope, AuthRefusal())(scope, receive, send)
-        await super().handle(scope, receive, send)
+    need: Need = "open"
 
 
 class InsufficientScope(HTTPException):
@@ -191,12 +181,12 @@ class AuthSettings:
     """What `Authenticate` goes by."""
 
     registry: Accounts
+    cookies: BrowserSessions  # knows the tokens of our own forms, too
+    limiter: RateLimits  # for guesses
     issuer: "Issuer | None" = None  # of tokens beside our own
     user: str = ""  # who every caller is, where no authentication was ever set up
     closed: bool = False  # requires authentication even so
-    cookies: BrowserSessions | None = None
     public_url: str | None = None
-    limiter: RateLimits | None = None  # for guesses
 
 
 class Authenticate:
@@ -206,7 +196,7 @@ class Authenticate:
         self._app = app
         self._settings = settings
         self._scope = settings.issuer.wanted_scope if settings.issuer else None  # that clients should ask for
-        guarded = [route for route in routes if isinstance(route, GuardedRoute | GuardedSocket)]
+        guarded = [route for route in routes if isinstance(route, GuardedRoute | OpenSocket)]
         self._open = [route for route in guarded if route.need == "open"]
         self._own = OwnTokens(settings.registry)
         self._data_version, self._required = -1, True
@@ -267,15 +257,14 @@ class Authenticate:
 
     def _count_guess(self, address: str, *, peek: bool = False) -> None:
         """Count an unknown token by address; Limited for an address with too many."""
-        if self._settings.limiter is not None:
-            self._settings.limiter.count(f"guess {address}", GUESS_LIMITS, peek=peek)
+        self._settings.limiter.count(f"guess {address}", GUESS_LIMITS, peek=peek)
 
     def _read_cookie(self, scope: Scope, headers: Headers, address: str) -> Visitor | None:
         """The visitor of a browser session. Its cookie counts for our own pages alone: browsers add it to what other
         ports of this machine send, too, and name with every WebSocket the page that opens it."""
         settings, origin = self._settings, headers.get("origin")
         value = cookie_parser(headers.get("cookie", "")[:8192]).get(COOKIE_NAME)
-        if value is None or settings.cookies is None or (origin is None and scope["type"] != "http"):
+        if value is None or (origin is None and scope["type"] != "http"):
             return None
         ours = {urlsplit(base).netloc.lower() for base in (base_url(scope), base_url(scope, settings.public_url))}
         if origin is not None and urlsplit(origin).netloc.lower() not in ours:
@@ -325,38 +314,3 @@ def bearer_token(headers: Headers) -> str:
 def client_address(scope: Scope) -> str:
     client = scope.get("client")
     return client[0] if client else ""
-
-
-@dataclass(frozen=True)
-class Revalidation:
-    """Checks whether the listener of a stream, which stays open for hours, may still listen."""
-
-    library: Library
-    registry: Accounts
-    workers: ThreadPool
-
-    def make_check(self, scope: Scope, who: Principal, shown: Library) -> StillAllowed:
-        """A function that says, cheaply when nothing changed, whether the caller would be let in now and be shown the
-        same."""
-        checked_version, valid_until = -1, 0.0
-
-        async def still_allowed() -> bool:
-            nonlocal checked_version, valid_until
-            data_version, now = self.registry.data_version(), time.monotonic()
-            if data_version == checked_version and now < valid_until:
-                return True
-            checked_version, valid_until = data_version, now + RECHECK_SECONDS
-            try:
-                visitor = await scope[REAUTHENTICATE]()
-                rules = await self.workers.run(_hidden_globs, who.narrow_library(self.library))
-            except Problem:  # nobody can say
-                return False
-            same = isinstance(visitor, Visitor) and visitor.principal == who
-            return same and _hidden_globs(shown).items() <= rules.items()
-
-        return still_allowed
-
-
-def _hidden_globs(library: Library) -> dict[str, tuple[str, ...]]:
-    """What is hidden in each workspace there is."""
-    return {ws.id: ws.access.hide for ws in library.workspaces()}

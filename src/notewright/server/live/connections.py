@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace
 from notewright.errors import Problem
-from notewright.mcp.thread_pool import ThreadPool
-from notewright.server.auth.authenticate import AuthRefusal, Revalidation, StillAllowed, refusal_response
+from notewright.server.auth.authenticate import AuthRefusal, refusal_response
 from notewright.server.live.access import DocumentNames, LiveAuthenticator, LiveCaller
 from notewright.server.live.forwarding import ForwardedMember, LiveHosts
 from notewright.server.live.rooms import FAILED, GOING, RESTARTED, Member, close_reason
+from notewright.server.site_context import SiteContext, StillAllowed
 
 log = logging.getLogger(__name__)
 MAX_PER_PERSON = 500
@@ -50,20 +49,10 @@ class _LiveConnection:
 class LiveConnections:
     """The live connections of one application in this process. Used on the event loop only; `close` ends them all."""
 
-    def __init__(
-        self,
-        library: Library,
-        authenticator: LiveAuthenticator,
-        hosts: LiveHosts,
-        threads: ThreadPool,
-        revalidation: Revalidation,
-        max_connections: int,
-        count: Callable[[int], None],
-    ) -> None:
-        """`count` is called with 1 when a connection opens and with -1 when it ends."""
-        self._library, self._authenticator, self._hosts, self._threads = library, authenticator, hosts, threads
-        self._revalidation = revalidation
-        self._max_connections, self._count = max_connections, count
+    def __init__(self, site: SiteContext, hosts: LiveHosts, authenticator: LiveAuthenticator) -> None:
+        self._site, self._hosts, self._authenticator = site, hosts, authenticator
+        self._max_connections = max(1, site.config["http.max_connections"] * 3 // 4)  # the others are for all else
+        self._count = site.operations.metrics.live_connections.inc
         self._people: Counter[str] = Counter()
         self._open: set[_LiveConnection] = set()
         self._checking: asyncio.Task[None] | None = None
@@ -101,8 +90,8 @@ class LiveConnections:
         """Serve a connection within the limits. It is refused after the handshake: before that no browser tells why."""
         await send({"type": "websocket.accept"})
         try:
-            shown = caller.principal.narrow_library(self._library)
-            ws, doc_id = await find(scope["path_params"], await self._threads.run(shown.workspaces))
+            shown = caller.principal.narrow_library(self._site.library)
+            ws, doc_id = await find(scope["path_params"], await self._site.workers.run(shown.workspaces))
             names = await self._hosts.fetch_names(ws, [doc_id])
             writes = caller.may_write(ws.access, doc_id, names)
             if writes and names.may_create(doc_id):
@@ -110,7 +99,7 @@ class LiveConnections:
             member = await self._hosts.join(ws, doc_id, caller.actor, writes)
         except Problem as problem:
             return await _send_close(send, *close_reason(problem))
-        still_allowed = self._revalidation.make_check(scope, caller.principal, shown)
+        still_allowed = self._site.make_check(scope, caller.principal, shown)
         one = _LiveConnection(caller, ws.id, doc_id, writes, member, still_allowed)
         self._open.add(one)
         if self._closed:
@@ -139,7 +128,7 @@ class LiveConnections:
                 log.exception("the rights of live connections could not be checked")
 
     async def _check_rights(self, connections: list[_LiveConnection]) -> None:
-        workspaces = {ws.id: ws for ws in await self._threads.run(self._library.workspaces)}
+        workspaces = {ws.id: ws for ws in await self._site.workers.run(self._site.library.workspaces)}
         by_workspace: defaultdict[str, list[_LiveConnection]] = defaultdict(list)
         for one in connections:
             by_workspace[one.workspace].append(one)

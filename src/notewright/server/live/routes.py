@@ -7,7 +7,6 @@ workspace: a file has the id that the folder document gives it, and a version of
 
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,16 +14,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from notewright.engine.library import Library
 from notewright.engine.read import fetch, stat_file
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import put
 from notewright.errors import Conflict, Forbidden, Invalid, NotFound, Problem, TooLarge
 from notewright.ledger.base import Actor
-from notewright.mcp.thread_pool import ThreadPool
 from notewright.notes.path import NotePath
-from notewright.server.auth.authenticate import AuthRefusal, GuardedRoute, GuardedSocket, base_url, refusal_response
-from notewright.server.concurrency_limits import ConcurrencyLimits
+from notewright.server.auth.authenticate import AuthRefusal, GuardedRoute, OpenSocket, base_url, refusal_response
 from notewright.server.listen.uvicorn_server import MAX_FRAME_BYTES
 from notewright.server.live.access import (
     DEFAULT_TOKEN_SECONDS,
@@ -36,6 +32,7 @@ from notewright.server.live.access import (
 from notewright.server.live.connections import LiveConnections
 from notewright.server.live.forwarding import LiveHosts
 from notewright.server.request_body import json_object
+from notewright.server.site_context import SiteContext
 from notewright.stores.base import Stored
 from notewright.surfaces.http_status import STATUS
 
@@ -45,24 +42,20 @@ FILE_URL_SECONDS = 300  # for which the URL of a file is valid
 Endpoint = Callable[[Request, LiveCaller], Awaitable[Response]]
 
 
-@dataclass(frozen=True)
 class LiveSite:
-    """The endpoints, and what they need."""
+    """The endpoints. `close` ends all connections."""
 
-    library: Library
-    authenticator: LiveAuthenticator
-    hosts: LiveHosts
-    threads: ThreadPool
-    connections: LiveConnections
-    limits: ConcurrencyLimits
-    public_url: str | None
-    max_request_bytes: int
+    def __init__(self, site: SiteContext, hosts: LiveHosts) -> None:
+        self._site, self._hosts = site, hosts
+        self._authenticator = LiveAuthenticator(site.registry)
+        self._connections = LiveConnections(site, hosts, self._authenticator)
+        self.close = self._connections.close
 
-    def routes(self) -> list[GuardedRoute | GuardedSocket]:
+    def routes(self) -> list[GuardedRoute | OpenSocket]:
         return [
-            GuardedSocket("/d/{doc_id}/ws/{again}", self, need="open"),
-            GuardedSocket("/doc/ws/{doc_id}", self, need="open"),
-            GuardedSocket("/w/{workspace}/live/{path:path}", self, need="open"),
+            OpenSocket("/d/{doc_id}/ws/{again}", self),
+            OpenSocket("/doc/ws/{doc_id}", self),
+            OpenSocket("/w/{workspace}/live/{path:path}", self),
             GuardedRoute("/ready", _ready, need="open", methods=["GET"]),
             self._route("/doc/new", self._new, "POST"),
             self._route("/doc/{doc_id}/auth", self._auth, "POST"),
@@ -78,21 +71,22 @@ class LiveSite:
 
     def _route(self, path: str, respond: Endpoint, method: str) -> GuardedRoute:
         async def endpoint(request: Request) -> Response:
-            caller = await self.authenticator.authenticate(request.scope)
+            caller = await self._authenticator.authenticate(request.scope)
             if isinstance(caller, AuthRefusal):
                 return refusal_response(request.scope, caller)
             try:
-                async with self.limits.slot(caller.principal.user or caller.visitor.address):
+                async with self._site.concurrency.slot(caller.principal.user or caller.visitor.address):
                     return await respond(request, caller)
             except Problem as problem:
                 return JSONResponse({"error": str(problem)}, STATUS[problem.code], PRIVATE)
 
-        most = self.max_request_bytes if method == "PUT" else min(self.max_request_bytes, MAX_FRAME_BYTES)
+        most = self._site.config["http.max_request_bytes"]
+        most = most if method == "PUT" else min(most, MAX_FRAME_BYTES)
         return GuardedRoute(path, endpoint, need="open", methods=[method], most_bytes=most)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a WebSocket."""
-        await self.connections.serve(scope, receive, send, self._find_document)
+        await self._connections.serve(scope, receive, send, self._find_document)
 
     async def _find_document(self, params: Mapping[str, str], shown: Sequence[Workspace]) -> tuple[Workspace, str]:
         """The workspace and id of the document that a URL names, by id or by path."""
@@ -105,9 +99,9 @@ class LiveSite:
         ws = next((one for one in shown if one.id == params["workspace"] and one.live is not None), None)
         if ws is None:
             raise no_such_document()
-        if (await self.threads.run(stat_file, ws, path)).kind != "file":
+        if (await self._site.workers.run(stat_file, ws, path)).kind != "file":
             raise Invalid(f"{path} cannot be live: it is no file of its own", what="path")  # never through a link
-        return ws, (await self.hosts.call(ws, "id_of", path, Actor())).decode()
+        return ws, (await self._hosts.call(ws, "id_of", path, Actor())).decode()
 
     # ---- documents ----
 
@@ -120,11 +114,11 @@ class LiveSite:
         if not shown:
             raise NotFound("there is no live workspace", what="workspace")
         ws = shown[0] if asked is None else (await self._find_workspace(shown, asked))[0]
-        scope = (await self.hosts.fetch_names(ws, ())).scope
+        scope = (await self._hosts.fetch_names(ws, ())).scope
         token = caller.token
         if not ws.access.writes_all or (token is not None and not (token.write and token.scope == scope)):
             raise Forbidden("making documents is not allowed", by="rule")
-        return JSONResponse({"docId": (await self.hosts.call(ws, "new", asked or "", caller.actor)).decode()})
+        return JSONResponse({"docId": (await self._hosts.call(ws, "new", asked or "", caller.actor)).decode()})
 
     async def _auth(self, request: Request, caller: LiveCaller) -> Response:
         """Issue a token for a document or, with `"scope": "folder"`, for all of its folder that the caller may see."""
@@ -137,30 +131,30 @@ class LiveSite:
         if isinstance(seconds, bool) or not isinstance(seconds, int) or seconds <= 0:
             raise Invalid("validForSeconds is a number of seconds", what="validForSeconds")
         ws, writes = await self._find_readable(caller, doc_id)
-        await self.hosts.call(ws, "exists", doc_id, caller.actor)
+        await self._hosts.call(ws, "exists", doc_id, caller.actor)
         opens = doc_id
         if body.get("scope") == "folder":
-            opens, writes = (await self.hosts.fetch_names(ws, ())).scope, not ws.access.read_only
+            opens, writes = (await self._hosts.fetch_names(ws, ())).scope, not ws.access.read_only
             if caller.token is not None and caller.token.scope != opens:
                 raise Forbidden("this token is for one document", by="rule")
             writes = writes and (caller.token is None or caller.token.write)
         write = writes and asked == "full"
-        token = self.authenticator.issue_token(request.scope, caller, opens, write, seconds)
-        base = f"{base_url(request.scope, self.public_url)}/d/{doc_id}"
+        token = self._authenticator.issue_token(request.scope, caller, opens, write, seconds)
+        base = f"{base_url(request.scope, self._site.auth.public_url)}/d/{doc_id}"
         answer = {"url": f"ws{base.removeprefix('http')}/ws", "baseUrl": base, "docId": doc_id, "token": token}
         return JSONResponse(answer | {"authorization": "full" if write else "read-only"}, headers=PRIVATE)
 
     async def _as_update(self, request: Request, caller: LiveCaller) -> Response:
         doc_id = request.path_params["doc_id"]
         ws, _ = await self._find_readable(caller, doc_id)
-        state = await self.hosts.call(ws, "state", doc_id, caller.actor)
+        state = await self._hosts.call(ws, "state", doc_id, caller.actor)
         return Response(state, headers=PRIVATE, media_type="application/octet-stream")
 
     async def _update(self, request: Request, caller: LiveCaller) -> Response:
         """Apply an update; answered when it is on disk."""
         doc_id = request.path_params["doc_id"]
         ws = await self._find_writable(caller, doc_id)
-        await self.hosts.call(ws, "update", doc_id, caller.actor, await request.body())
+        await self._hosts.call(ws, "update", doc_id, caller.actor, await request.body())
         return Response(headers=PRIVATE)
 
     async def _find_readable(self, caller: LiveCaller, doc_id: str) -> tuple[Workspace, bool]:
@@ -177,12 +171,12 @@ class LiveSite:
 
     async def _visible_workspaces(self, caller: LiveCaller) -> list[Workspace]:
         """The live workspaces that the caller may see."""
-        shown = caller.principal.narrow_library(self.library)
-        return [ws for ws in await self.threads.run(shown.workspaces) if ws.live is not None]
+        shown = caller.principal.narrow_library(self._site.library)
+        return [ws for ws in await self._site.workers.run(shown.workspaces) if ws.live is not None]
 
     async def _find_workspace(self, shown: Sequence[Workspace], doc_id: str) -> tuple[Workspace, DocumentNames]:
         """The workspace of a document, by its id; an id that a client made up belongs to the first workspace."""
-        known = [(ws, await self.hosts.fetch_names(ws, [doc_id])) for ws in shown if ws.live is not None]
+        known = [(ws, await self._hosts.fetch_names(ws, [doc_id])) for ws in shown if ws.live is not None]
         for ws, names in known:
             if names.may_hold(doc_id):
                 return ws, names
@@ -202,9 +196,9 @@ class LiveSite:
 
     def _file_url(self, request: Request, caller: LiveCaller, what: str, *, write: bool) -> str:
         doc_id, sha256 = request.path_params["doc_id"], _requested_hash(request)
-        token = self.authenticator.issue_token(request.scope, caller, doc_id, write, FILE_URL_SECONDS)
+        token = self._authenticator.issue_token(request.scope, caller, doc_id, write, FILE_URL_SECONDS)
         query = urlencode(({"hash": sha256} if sha256 else {}) | {"token": token})
-        return f"{base_url(request.scope, self.public_url)}/f/{doc_id}/{what}?{query}"
+        return f"{base_url(request.scope, self._site.auth.public_url)}/f/{doc_id}/{what}?{query}"
 
     async def _upload(self, request: Request, caller: LiveCaller) -> Response:
         doc_id, sha256 = request.path_params["doc_id"], _requested_hash(request)
@@ -214,7 +208,7 @@ class LiveSite:
             raise TooLarge("this file is too large", size=len(data), limit=ws.limits.note_bytes)
         if sha256 and hashlib.sha256(data).hexdigest() != sha256:
             raise Conflict("these bytes are not those of that hash")
-        await self.threads.run(put, ws.by(caller.actor), await self._path_of(ws, doc_id), data)
+        await self._site.workers.run(put, ws.by(caller.actor), await self._path_of(ws, doc_id), data)
         return Response(headers=PRIVATE)
 
     async def _download(self, request: Request, caller: LiveCaller) -> Response:
@@ -235,13 +229,13 @@ class LiveSite:
         """The file; NotFound if it is not the version that was asked for."""
         doc_id, sha256 = request.path_params["doc_id"], _requested_hash(request)
         ws, _ = await self._find_readable(caller, doc_id)
-        stored = await self.threads.run(fetch, ws, await self._path_of(ws, doc_id))
+        stored = await self._site.workers.run(fetch, ws, await self._path_of(ws, doc_id))
         if sha256 and stored.version != sha256:
             raise NotFound("there is no such file", what="file")
         return stored
 
     async def _path_of(self, ws: Workspace, doc_id: str) -> NotePath:
-        path = (await self.hosts.fetch_names(ws, [doc_id])).paths[doc_id]
+        path = (await self._hosts.fetch_names(ws, [doc_id])).paths[doc_id]
         if path is None:
             raise NotFound("this document has no path yet", hint="name it in the folder document first", what="file")
         return path

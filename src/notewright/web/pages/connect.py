@@ -105,7 +105,7 @@ def add_token(request: PageRequest) -> Response:
         secret = new_token(request.site.registry, name, _parse_grant(request), now=now, expires=expires)
     except (Invalid, Exists) as problem:
         return connect(request, STATUS[problem.code], problem=problem, said=request.form)
-    request.site.audit.record_admin("token_added", user=request.signed_in.principal.user, token=name)
+    request.site.operations.audit.record_admin("token_added", user=request.signed_in.principal.user, token=name)
     return connect(request, made=(name, secret))
 
 
@@ -136,5 +136,5 @@ def revoke_token(request: PageRequest) -> Response:
     name = request.form_value("name")
     if not request.site.registry.revoke(name, time.time()):
         raise NotFound(f"there is no token {name!r} to revoke", hint="it may be revoked already", what="token")
-    request.site.audit.record_admin("token_revoked", user=request.signed_in.principal.user, token=name)
+    request.site.operations.audit.record_admin("token_revoked", user=request.signed_in.principal.user, token=name)
     return request.redirect(url_of("/connect#tokens"))

@@ -33,11 +33,11 @@ def submit_sign_in(request: PageRequest) -> Response:
     token = find_valid_token(request.site.registry, digest, time.time())
     if token is None or (token.grant.surfaces is not None and PAGE not in token.grant.surfaces):
         return _reject(request, next_path, known=token is not None)
-    request.site.audit.record_sign_in(token.name)
+    request.site.operations.audit.record_sign_in(token.name)
     response = request.redirect(url_of(next_path))
     response.set_cookie(
         COOKIE_NAME,
-        request.site.cookies.issue(token.digest, time.time()),
+        request.site.auth.cookies.issue(token.digest, time.time()),
         max_age=COOKIE_SECONDS,
         httponly=True,
         samesite="lax",
@@ -48,12 +48,12 @@ def submit_sign_in(request: PageRequest) -> Response:
 
 def _reject(request: PageRequest, next_path: str, *, known: bool) -> Response:
     try:
-        request.site.limiter.count(f"guess {client_address(request.http.scope)}", GUESS_LIMITS)
+        request.site.auth.limiter.count(f"guess {client_address(request.http.scope)}", GUESS_LIMITS)
     except Limited as problem:
         response = _render(request, next_path, f"Too many tries. {problem.hint.capitalize()}.", 429)
         response.headers["Retry-After"] = str(problem.details["retry_after"])
         return response
-    request.site.audit.record_sign_in("", failed=True)
+    request.site.operations.audit.record_sign_in("", failed=True)
     if known:
         return _render(request, next_path, "This token is for tools, not for the page.", 403)
     return _render(request, next_path, "This token is not known, was revoked or has expired.", 403)
