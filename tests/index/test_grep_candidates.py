@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.index.parts import file, filing, sqlite_index
 
 from notewright.index.base import Needles
-from notewright.index.sqlite.grep_candidates import find_equalities
+from notewright.index.sqlite.grep_candidates import EQUALIZER, UNSURE
 from notewright.index.sqlite.index import SqliteIndex
-from notewright.index.sqlite.schema import make_plain_tokenizer
+from notewright.index.sqlite.schema import create_index
 
 # Letters that meet in odd ways: accents, combining marks, CJK and its radicals, several cases of one letter,
 # letters newer than the tokenizer, signs that part words and signs that do not.
@@ -101,19 +101,18 @@ def test_words_of_an_index_that_was_swapped_out_are_not_taken_for_those_of_the_n
 
 
 @pytest.mark.slow
-def test_every_pair_of_characters_that_patterns_take_as_equal_is_known() -> None:
+def test_every_pair_of_characters_that_patterns_take_as_equal_is_known(tmp_path: Path) -> None:
     """All of Unicode that has case in either engine that patterns run in."""
     cased = "".join(char for char in map(chr, range(1, sys.maxunicode + 1)) if regex.match(r"[\p{Cased}\p{M}]", char))
-    equals, alone = find_equalities()
-    cut = make_plain_tokenizer()
+    cut = create_index(tmp_path / "index.db").tokenize
 
     def made(char: str) -> str:
-        return "".join(cut(f"a{char}a")).translate(equals)
+        return "".join(cut(f"a{char}a")).translate(EQUALIZER)
 
     options = re2.Options()
     options.case_sensitive = False
     assert len(cased) > 4_000
     for char in cased:
         same = {*regex.findall(char, cased, regex.IGNORECASE), *re2.compile(char, options).findall(cased)}
-        known = char in alone or unicodedata.category(char) == "Cn"
+        known = char in UNSURE or unicodedata.category(char) == "Cn"
         assert known or {made(other) for other in same} == {made(char)}, (hex(ord(char)), same)

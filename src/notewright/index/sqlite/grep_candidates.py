@@ -8,11 +8,11 @@ piece is split at them. No note with a match may ever be left out; a few too man
 
 import json
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 from notewright.index.base import Body, Needles, Visibility
-from notewright.index.sqlite.schema import NOTHING, Connection, make_plain_tokenizer
+from notewright.index.sqlite.schema import NOTHING, Connection
 from notewright.index.sqlite.vocabulary import Vocabulary, find_words_with
 from notewright.notes.path import NotePath
 from notewright.notes.words import index_words
@@ -52,7 +52,7 @@ def _narrow(con: Connection, vocabulary: Vocabulary, needles: Needles) -> list[i
     if not groups:
         return None
     lines = vocabulary.read_lines(con)
-    equalized = vocabulary.read_equalized_lines(find_equalities()[0])
+    equalized = vocabulary.read_equalized_lines(EQUALIZER)
     conditions = []
     for group in groups:
         members = [_make_condition(con, lines, equalized, piece) for piece in group]
@@ -89,16 +89,16 @@ def list_word_pieces(con: Connection, piece: str) -> list[str]:
         for number, (cjk, run) in enumerate(runs):
             first, last = number == 0, number == len(runs) - 1
             found += _list_pairs(con, run, first or last) if cjk else _list_words(con, run, first, last)
-    equals, _ = find_equalities()
-    return list(dict.fromkeys(word.translate(equals) for word in found))
+    return list(dict.fromkeys(word.translate(EQUALIZER) for word in found))
 
 
 def _split_at_unsure_characters(piece: str) -> list[str]:
     """Split a piece at characters that equal others in a way the index does not know."""
-    _, alone = find_equalities()
     parts = [""]
     for char in piece:
-        if char in alone or unicodedata.category(char) == "Cn":  # unassigned in Python's Unicode: it may equal anything
+        if (
+            char in UNSURE or unicodedata.category(char) == "Cn"
+        ):  # unassigned in Python's Unicode: it may equal anything
             parts.append("")
         else:
             parts[-1] += char
@@ -147,49 +147,22 @@ def _ends_a_word(con: Connection, text: str) -> bool:
 
 # ---- characters that patterns take as equal -------------------------------------------------------------
 
-# Where characters have case; all others are equal to themselves alone. A test looks at every character there is.
-_CASED = (
-    (0x41, 0x5B), (0x61, 0x7B), (0xB5, 0x590), (0x10A0, 0x1100), (0x13A0, 0x1400), (0x1C80, 0x1CC0), (0x1D00, 0x2000),
-    (0x2100, 0x2190), (0x24B6, 0x24EA), (0x2C00, 0x2E00), (0xA640, 0xA800), (0xAB30, 0xABC0), (0xFB00, 0xFB18),
-    (0xFF21, 0xFF5B), (0x10400, 0x10600), (0x10C80, 0x10D90), (0x118A0, 0x118E0), (0x16E40, 0x16EE0),
-    (0x1E900, 0x1E960),
-)  # fmt: skip
-_NEWER = (  # equal since a later Unicode than Python's, or in some engines only
-    "\u019b\ua7dc", "\u0264\ua7cb", "\u0277\ua7dd", "\u027c\ua7e2", "\xdf\U0001df95", "\u0390\u1fd3", "\u03b0\u1fe3",
-    "\ufb05\ufb06", "\ua7d3\ua7d2", "\ua7d5\ua7d4", "\uab4b\uab6c", "\uab4c\uab6d", "\u0130i",
-    "\u0131i",
-)  # fmt: skip
+UNSURE = frozenset("\u0345\u0399\u03b9\u1fbe")  # equal, but the tokenizer drops the first, a combining iota
+_NOT_FOLDED_BY_PYTHON = {  # and what it equals: since a later Unicode, or in some engines only
+    0x131: "i", 0x1DF95: "\xdf", 0x1FD3: "\u0390", 0x1FE3: "\u03b0", 0xFB06: "\ufb05", 0xA7CB: "\u0264",
+    0xA7D2: "\ua7d3", 0xA7D4: "\ua7d5", 0xA7DC: "\u019b", 0xA7DD: "\u0277", 0xA7E2: "\u027c", 0xAB6C: "\uab4b",
+    0xAB6D: "\uab4c",
+}  # fmt: skip
 
 
-@lru_cache(maxsize=1)
-def find_equalities() -> tuple[dict[int, str], frozenset[str]]:
-    """The characters to replace in folded words so that equals are the same, and the characters at which to split a
-    piece: the tokenizer takes some of their equals for letters and some not."""
-    fold = make_plain_tokenizer()
-    equals: dict[int, str] = {}
-    alone: set[str] = set()
-    for family in _list_case_families():
-        folded = {_fold_character(fold, char) for char in family}
-        if len(folded) > 1 and folded & {"", None}:
-            alone |= family
-        elif len(folded) > 1:
-            chosen = min(word for word in folded if word)
-            equals.update({ord(word): chosen for word in folded if word and word != chosen})
-    return equals, frozenset(alone)
+class _Equalizer(dict[int, str]):
+    """A table for `str.translate`: of characters that are equal but for case each becomes the same one. Computed and
+    kept on first use."""
+
+    def __missing__(self, code: int) -> str:
+        folded = chr(code).casefold()
+        self[code] = folded if len(folded) == 1 else chr(code)
+        return self[code]
 
 
-def _list_case_families() -> list[set[str]]:
-    """Sets of characters that are equal but for case, directly or through others."""
-    family: dict[str, set[str]] = {}
-    pairs = [(char, other) for low, high in _CASED for char in map(chr, range(low, high))
-             for other in (char.lower(), char.upper(), char.casefold(), char.title()) if len(other) == 1]  # fmt: skip
-    for char, other in [*pairs, *((pair[0], pair[1]) for pair in _NEWER)]:
-        members = family.get(char, {char}) | family.get(other, {other})
-        family.update(dict.fromkeys(members, members))
-    return [members for char, members in family.items() if char == min(members)]
-
-
-def _fold_character(cut: Callable[[str], list[str]], char: str) -> str | None:
-    """What the tokenizer folds a character inside a word to; None if it ends the word."""
-    tokens = cut(f"a{char}a")
-    return tokens[0][1:-1] if len(tokens) == 1 else None
+EQUALIZER = _Equalizer(_NOT_FOLDED_BY_PYTHON)

@@ -202,11 +202,6 @@ def _make_tokenizers(db: apsw.Connection) -> tuple[Tokens, Tokens, OffsetTokens]
     return _make_tokenizer(plain), _make_tokenizer(porter), _make_offset_tokenizer(plain)
 
 
-def make_plain_tokenizer() -> Tokens:
-    """The tokenizer of the index, without opening an index."""
-    return _make_tokenizers(apsw.Connection(":memory:"))[0]
-
-
 def _make_offset_tokenizer(tokenizer: apsw.FTS5Tokenizer) -> OffsetTokens:
     def tokenize(text: str) -> list[tuple[int, int, str]]:
         data = text.encode(errors="replace")
