@@ -4,15 +4,15 @@ An undo is a change set like any other: it is in the history, and undoing it mak
 was changed since, only the change's own places are reverted; what is in the way is named, and nothing happens.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from notewright.engine.access import Access
-from notewright.engine.changes.commit import commit_latest, read_or_none, rehearse
-from notewright.engine.changes.plan import Done, Drop, Plan, Put
+from notewright.engine.changes.commit import commit_latest, rehearse
+from notewright.engine.changes.plan import Done, Plan
 from notewright.engine.changes.undo_plan import UndoPlan
 from notewright.engine.workspace import Workspace
 from notewright.errors import Conflict, Forbidden, NotFound
@@ -75,30 +75,40 @@ def find_change(ws: Workspace, change_id: str) -> Change:
 
 def diff_change(ws: Workspace, change_id: str, *, max_lines: int = 400) -> tuple[FileDiff, ...]:
     """What one change did, file by file; `max_lines` for all of them together."""
-    change = find_change(ws, change_id)
-    gone = {step.path: step for step in change.steps if step.after is None}
-    moved = {step.source for step in change.steps if step.source in gone}
+    return _diff_steps(find_change(ws, change_id).steps, ws.ledger.blob, max_lines)
+
+
+def preview_undo(ws: Workspace, undone: UndoResult, *, max_lines: int = 400) -> tuple[FileDiff, ...]:
+    """What a dry run of an undo would do to each file the caller may see."""
+    _, known, steps = rehearse(ws, undone.plan)
+    return _diff_steps(_select_visible(ws.access, steps), known.get, max_lines)
+
+
+def _diff_steps(
+    steps: Sequence[Step], find_bytes: Callable[[str], bytes | None], max_lines: int
+) -> tuple[FileDiff, ...]:
+    gone = {step.path: step for step in steps if step.after is None}
+    moved = {step.source for step in steps if step.source in gone}
     differences, left = [], max_lines
-    for step in change.steps:
+    for step in steps:
         if step.path not in moved:
             came_from = gone.get(step.source) if step.source else None
-            differences.append(_diff_step(ws, step, came_from, left))
+            differences.append(_diff_step(step, came_from, find_bytes, left))
             left -= len(differences[-1].lines)
     return tuple(differences)
 
 
-def _diff_step(ws: Workspace, step: Step, came_from: Step | None, most: int) -> FileDiff:
+def _diff_step(step: Step, came_from: Step | None, find_bytes: Callable[[str], bytes | None], most: int) -> FileDiff:
     before = came_from.before if came_from else step.before
     kind: Literal["created", "changed", "deleted", "moved"] = "changed"
     if came_from:
         kind = "moved"
     elif step.before is None or step.after is None:
         kind = "created" if step.before is None else "deleted"
-    source = came_from.path if came_from else None
-    shown = FileDiff(step.path, kind, source)
+    shown = FileDiff(step.path, kind, came_from.path if came_from else None)
     if before == step.after:
         return shown
-    old, new = (_decode_lines(b"" if version is None else ws.ledger.blob(version)) for version in (before, step.after))
+    old, new = (_decode_lines(b"" if version is None else find_bytes(version)) for version in (before, step.after))
     return _compare(shown, old, new, most)
 
 
@@ -116,34 +126,6 @@ def _decode_lines(data: bytes | None) -> list[str] | None:
         return None if data is None else data.decode().splitlines()
     except UnicodeDecodeError:
         return None
-
-
-def preview_undo(ws: Workspace, undone: UndoResult, *, max_lines: int = 400) -> tuple[FileDiff, ...]:
-    """What a dry run of an undo would do to each file the caller may see, compared with the file as it is now."""
-    gone = {step.path for step in undone.plan.steps if isinstance(step, Drop)}
-    moved = {step.source for step in undone.plan.steps if isinstance(step, Put) and step.source in gone}
-    differences, left = [], max_lines
-    for step in undone.plan.steps:
-        if step.path not in moved and ws.access.sees(step.path):
-            differences.append(_preview_step(ws, step, left))
-            left -= len(differences[-1].lines)
-    return tuple(differences)
-
-
-def _preview_step(ws: Workspace, step: Put | Drop, most: int) -> FileDiff:
-    if isinstance(step, Drop):
-        return _compare(FileDiff(step.path, "deleted"), _current_lines(ws, step.path), [], most)
-    new = _current_lines(ws, step.source or step.path) if step.data is None else _decode_lines(step.data)
-    if step.source is None or step.old is not None or not ws.access.sees(step.source):  # as out of the trash
-        shown = FileDiff(step.path, "created" if step.old is None else "changed")
-        return _compare(shown, _current_lines(ws, step.path), new, most)
-    shown, old = FileDiff(step.path, "moved", step.source), _current_lines(ws, step.source)
-    return shown if old == new else _compare(shown, old, new, most)
-
-
-def _current_lines(ws: Workspace, path: NotePath) -> list[str] | None:
-    stored = read_or_none(ws.store, path)
-    return _decode_lines(b"" if stored is None else stored.data)
 
 
 def undo(ws: Workspace, change_id: str, *, dry_run: bool = False) -> UndoResult:
@@ -271,11 +253,7 @@ def iter_changes(ledger: Ledger, query: ChangeQuery) -> Iterator[Change]:
 def _hide_files(ws: Workspace, change: Change) -> Change | None:
     """The change without the files the caller may not see; None where no file is left."""
     access = ws.access
-    steps = tuple(
-        replace(step, source=None) if step.source and not access.sees(step.source) else step
-        for step in change.steps
-        if access.sees(step.path)
-    )
+    steps = _select_visible(access, change.steps)
     if not steps:
         return None
     undoes = tuple(name for name in change.undoes if _touches_visible_files(ws, name)) if access.hide else change.undoes
@@ -283,6 +261,15 @@ def _hide_files(ws: Workspace, change: Change) -> Change | None:
     if len(undoes) < len(change.undoes) or any(name in summary for name in _find_hidden_names(access, change.steps)):
         summary = f"changed {', '.join(step.path for step in steps[:3])}"
     return replace(change, steps=steps, summary=summary, undoes=undoes)
+
+
+def _select_visible(access: Access, steps: Iterable[Step]) -> tuple[Step, ...]:
+    """The steps of files that the caller may see, without sources that they may not see."""
+    return tuple(
+        replace(step, source=None) if step.source and not access.sees(step.source) else step
+        for step in steps
+        if access.sees(step.path)
+    )
 
 
 def _touches_visible_files(ws: Workspace, change_id: str) -> bool:
