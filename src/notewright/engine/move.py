@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from notewright.engine.changes.commit import commit_indexed, read_or_none, rehearse, text_of
+from notewright.engine.changes.commit import commit_indexed, read_or_none, text_of
 from notewright.engine.changes.plan import Drop, Plan, Put
 from notewright.engine.dialects.octarine import is_folder
 from notewright.engine.find.links import resolver
@@ -95,20 +95,16 @@ def move(
     """
     ws.access.may_see(old)
     wait_for_links(ws)
-    planned: list[tuple[Mapping[NotePath, NotePath], tuple[RewrittenFile, ...]]] = []
 
-    def make() -> Plan:
+    def make() -> tuple[Plan, tuple[NotePath, tuple[RewrittenFile, ...]]]:
         moves = _plan_paths(ws, old, new, portable)
-        plan, rewritten = _plan(ws, moves, policy, f"moved {old} to {_new_name(old, moves)}")
-        planned[:] = [(moves, rewritten)]
-        return plan
+        target = _new_name(old, moves)
+        plan, rewritten = _plan(ws, moves, policy, f"moved {old} to {target}")
+        return plan, (target, rewritten)
 
-    if dry_run:
-        rehearse(ws, make())
-    change_id = None if dry_run else commit_indexed(ws, make).id
-    ((moves, rewritten),) = planned
+    done, (target, rewritten) = commit_indexed(ws, make, dry_run=dry_run)
     files = tuple((one.after, one.links) for one in rewritten if ws.access.sees(one.after))
-    return MoveReport(files, change_id, old, _new_name(old, moves))
+    return MoveReport(files, done.id, old, target)
 
 
 def _plan_paths(ws: Workspace, old: NotePath, new: str, portable: bool) -> dict[NotePath, NotePath]:
@@ -226,12 +222,9 @@ def delete_marked(
     """Into the trash, and every link to it gets the target that `mark` makes of the one written."""
     admit(ws, path, 0)
     wait_for_links(ws)
-    places: list[NotePath] = []
-    changed: list[NotePath] = []
 
-    def make() -> Plan:
+    def make() -> tuple[Plan, tuple[NotePath, list[NotePath]]]:
         place = trash_place(ws, path)
-        places[:] = [place]
         texts = PlanReader(ws)
         means = resolver(ws, policy)
         steps: list[Put | Drop] = []
@@ -244,17 +237,16 @@ def delete_marked(
             if splices:
                 data = apply_splices(note.text, splices).encode()
                 steps.append(Put(note.path, data, texts.stored[note.path]))
-        changed[:] = [step.path for step in steps]
+        changed = [step.path for step in steps]
         old = read_or_none(ws.store, path)
         if old is None:
             raise missing_note_error(ws, path)
-        return Plan((*steps, Put(place, None, None, source=path), Drop(path, old)), f"deleted {path}")
+        steps += [Put(place, None, None, source=path), Drop(path, old)]
+        return Plan(tuple(steps), f"deleted {path}"), (place, changed)
 
-    if dry_run:
-        make()
-    change_id = None if dry_run else commit_indexed(ws, make).id
+    done, (place, changed) = commit_indexed(ws, make, dry_run=dry_run)
     files = tuple(sorted(one for one in changed if ws.access.sees(one)))
-    return Deleted(places[0], files, files, change_id)
+    return Deleted(place, files, files, done.id)
 
 
 # ---- inside notes -------------------------------------------------------------------------------------
@@ -319,17 +311,12 @@ def _rewrite_notes(
     plan: Callable[[list[Note]], Iterable[RewrittenFile]],
     dry_run: bool,
 ) -> RenameReport:
-    files: list[tuple[NotePath, int]] = []
-
-    def make() -> Plan:
+    def make() -> tuple[Plan, list[RewrittenFile]]:
         texts = PlanReader(ws)
         notes = texts.notes(paths())
         rewritten = list(plan(notes))
-        files[:] = [(one.before, one.links) for one in rewritten]
         steps = (Put(one.before, one.text.encode(), texts.stored[one.before]) for one in rewritten)
-        return Plan(tuple(steps), summary)
+        return Plan(tuple(steps), summary), rewritten
 
-    if dry_run:
-        make()
-    change_id = None if dry_run else commit_indexed(ws, make).id
-    return RenameReport(tuple(file for file in files if ws.access.sees(file[0])), change_id)
+    done, rewritten = commit_indexed(ws, make, dry_run=dry_run)
+    return RenameReport(tuple((one.before, one.links) for one in rewritten if ws.access.sees(one.before)), done.id)

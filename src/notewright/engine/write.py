@@ -3,7 +3,7 @@
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from notewright.engine.changes.combined import Edited
 from notewright.engine.changes.commit import commit, commit_latest, edit, text_of
@@ -268,19 +268,15 @@ def delete(ws: Workspace, path: NotePath, *, trash: bool = True, dry_run: bool =
     linked = tuple(dict.fromkeys(link.source for link in incoming(ws, path, lines=False)))
     if not exists(ws, path):
         raise missing_note_error(ws, path)
-    places: list[NotePath | None] = []
 
-    def make() -> Plan:
+    def make() -> tuple[Plan, NotePath | None]:
         place = trash_place(ws, path) if trash else None
-        places[:] = [place]
         gone = Drop(path, ws.store.read(path))
-        return Plan((gone,) if place is None else (Put(place, None, None, source=path), gone), f"deleted {path}")
+        steps = (gone,) if place is None else (Put(place, None, None, source=path), gone)
+        return Plan(steps, f"deleted {path}"), place
 
-    if dry_run:
-        make()
-        return Deleted(places[0], linked, (), None)
-    done = commit_latest(ws, make)
-    return Deleted(places[0], linked, (), done.id)
+    done, place = commit_latest(ws, make, dry_run=dry_run)
+    return Deleted(place, linked, (), done.id)
 
 
 def trash_place(ws: Workspace, path: NotePath) -> NotePath:
@@ -304,9 +300,8 @@ def change_path(ws: Workspace, path: NotePath, new: NotePath, change: Callable[[
     admit(ws, path, 0)
     admit(ws, new, 0)
     ws.access.may_see(path)
-    written: list[Written] = []
 
-    def make() -> Plan:
+    def make() -> tuple[Plan, Version]:
         if not exists(ws, path):
             raise missing_note_error(ws, path)
         if path == new or exists(ws, new):
@@ -314,12 +309,11 @@ def change_path(ws: Workspace, path: NotePath, new: NotePath, change: Callable[[
         old = ws.store.read(path)
         data = old.data if change is None else change(text_of(path, old.data)).encode()
         admit(ws, new, len(data))
-        written[:] = [Written(new, version_of(data), False, None)]
         moved = Put(new, None if data == old.data else data, None, source=path)
-        return Plan((moved, Drop(path, old)), f"moved {path} to {new}")
+        return Plan((moved, Drop(path, old)), f"moved {path} to {new}"), version_of(data)
 
-    done = commit_latest(ws, make)
-    return replace(written[0], change_id=done.id)
+    done, version = commit_latest(ws, make)
+    return Written(new, version, False, done.id)
 
 
 README = NotePath("README.md")

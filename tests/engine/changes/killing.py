@@ -68,7 +68,7 @@ def renaming(ws: Workspace, old: str, new: str) -> Plan:
 
 def rename(ws: Workspace, job: dict[str, Any]) -> None:
     recover(ws)
-    commit_latest(ws, lambda: renaming(ws, job["old"], job["new"]))
+    commit_latest(ws, lambda: (renaming(ws, job["old"], job["new"]), None))
 
 
 def append(ws: Workspace, job: dict[str, Any]) -> None:
@@ -175,7 +175,7 @@ def worker(folder: Path, state: Path, name: str, seconds: float) -> None:
 
 def rename_target(ws: Workspace, new: str) -> None:
     old = next(entry.path for entry in ws.store.entries() if entry.path.startswith("Target"))
-    commit_latest(ws, lambda: renaming(ws, old, new))
+    commit_latest(ws, lambda: (renaming(ws, old, new), None))
 
 
 def real_worker(folder: Path, state: Path, name: str, seconds: float) -> None:

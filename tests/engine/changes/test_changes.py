@@ -313,7 +313,7 @@ def test_an_edit_interrupted_by_an_editor_is_applied_to_the_new_text() -> None:
 
 def test_a_plan_made_anew_is_made_of_what_is_there_now() -> None:
     ws = interrupted({"A.md": "a\n"}, ("write", "A.md"), lambda store: store.put("A.md", b"theirs\n"))
-    commit_latest(ws, lambda: Plan((put(ws, "A.md", texts(ws)["A.md"].upper()),), ""))
+    commit_latest(ws, lambda: (Plan((put(ws, "A.md", texts(ws)["A.md"].upper()),), ""), None))
     assert texts(ws) == {"A.md": "THEIRS\n"}
 
 

@@ -27,7 +27,7 @@ from notewright.engine.daily import append_daily
 from notewright.engine.dialects.cairn import patch_or_create, write_stamped
 from notewright.engine.dialects.octarine import replace_with_copy
 from notewright.engine.library import Library, Principal
-from notewright.engine.move import move
+from notewright.engine.move import move, rename_tag
 from notewright.engine.transfer.import_files import import_files
 from notewright.engine.workspace import IndexFollower, Workspace
 from notewright.engine.write import create, delete, edit_note, put
@@ -186,6 +186,13 @@ def test_a_move_that_makes_links_longer_does_not_pass_the_quota(workspace: MakeW
         with pytest.raises(Quota):
             move(ws, NotePath("B.md"), "Bread", dry_run=dry_run)
     assert move(ws, NotePath("B.md"), "Bun").count == 1
+
+
+def test_a_dry_run_is_refused_where_the_real_one_would_be(workspace: MakeWorkspace) -> None:
+    ws = workspace({"A.md": "#tea", "B.md": "#tea"}, quota_bytes=12)
+    for dry_run in (True, False):
+        with pytest.raises(Quota):
+            rename_tag(ws, "tea", "beverage", dry_run=dry_run)
 
 
 def test_a_full_workspace_still_takes_what_does_not_make_it_larger(workspace: MakeWorkspace) -> None:

@@ -236,7 +236,7 @@ class World:
         old, new = NotePath(self.target()), NotePath(f"{self.token('T')}.md")
         self.say(f"rename {old} to {new}")
         try:
-            commit_latest(ws, lambda: self.renaming(old, new))
+            commit_latest(ws, lambda: (self.renaming(old, new), None))
         except Problem as problem:
             self.in_doubt(problem)
 

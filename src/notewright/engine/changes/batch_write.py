@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from notewright.engine.changes.commit import commit_latest, read_or_none, rehearse
+from notewright.engine.changes.commit import commit_latest, read_or_none
 from notewright.engine.changes.plan import Drop, Plan, Put
 from notewright.engine.workspace import Workspace
 from notewright.errors import Forbidden, NotFound, Problem
@@ -154,23 +154,18 @@ class _BatchWriter:
 
     def commit(self, batch: dict[NotePath, bytes | None]) -> None:
         """Write one batch as one change set, skipping files that the file system refuses."""
-        steps: dict[NotePath, tuple[str, Put | Drop | None]] = {}
         refused: list[SkippedFile] = []
 
-        def make_plan() -> Plan:
-            steps.clear()
-            steps.update((path, self._make_step(path, data)) for path, data in batch.items())
+        def make_plan() -> tuple[Plan, dict[NotePath, tuple[str, Put | Drop | None]]]:
+            steps = {path: self._make_step(path, data) for path, data in batch.items()}
             todo = tuple(step for _, step in steps.values() if step is not None)
             emptied = {folder for step in todo if isinstance(step, Drop) for folder in parents(step.path)}
             deepest_first = sorted(emptied, key=lambda folder: (-folder.count("/"), folder))
-            return Plan(todo, self.summary(len(todo)), emptied=tuple(deepest_first))
+            return Plan(todo, self.summary(len(todo)), emptied=tuple(deepest_first)), steps
 
         while True:
             try:
-                if self.dry_run:
-                    rehearse(self.ws, make_plan())
-                elif change := commit_latest(self.ws, make_plan).id:
-                    self.changes.append(change)
+                done, steps = commit_latest(self.ws, make_plan, dry_run=self.dry_run)
                 break
             except Forbidden as problem:
                 path = problem.details.get("path")
@@ -178,6 +173,8 @@ class _BatchWriter:
                     raise
                 del batch[path]
                 refused.append(SkippedFile(path, "not_allowed", problem.message))
+        if done.id:
+            self.changes.append(done.id)
         for path, (kind, _) in steps.items():
             if kind == "exists":
                 self.skipped.append(SkippedFile(path, kind, "there is another file of this name"))

@@ -42,6 +42,7 @@ _queue = EditQueue()
 _LETTERS = b"abcdefghijkmnpqrstuvwxyz23456789"  # none that looks like another
 _ID_LETTERS = _LETTERS * (256 // len(_LETTERS))
 _NO_LOCK = nullcontext()
+MAX_TRIES = 8  # at a change, while another program writes in between
 RETRY_PAUSE_SECONDS = 0.004  # before the second try, doubled for each further one
 _Answer = TypeVar("_Answer")
 _Waiting = tuple[TextEdit, Change, Edited | Problem]  # its change, or the last one before it; its answer then
@@ -53,26 +54,40 @@ def commit(ws: Workspace, plan: Plan) -> Done:
     return _with_lock_and_retries(ws, lambda: _commit_plan(ws, plan), tries=1, path=path)
 
 
-def commit_latest(ws: Workspace, make: Callable[[], Plan], *, max_tries: int = 8) -> Done:
-    """Commit what `make` plans, planned under the lock and again when another program writes in between."""
-    return _with_lock_and_retries(ws, lambda: _commit_plan(ws, make()), tries=max_tries)
+def commit_latest(
+    ws: Workspace, make: Callable[[], tuple[Plan, _Answer]], *, dry_run: bool = False
+) -> tuple[Done, _Answer]:
+    """Commit what `make` plans, planned under the lock and again when another program writes in between. `make` also
+    returns what its caller wants to know of the plan. A dry run plans once and refuses what the commit would."""
+    if dry_run:
+        plan, about = make()
+        rehearse(ws, plan)
+        return Done(None), about
+
+    def attempt() -> tuple[Done, _Answer]:
+        plan, about = make()
+        return _commit_plan(ws, plan), about
+
+    return _with_lock_and_retries(ws, attempt, tries=MAX_TRIES)
 
 
-def commit_indexed(ws: Workspace, make: Callable[[], Plan]) -> Done:
+def commit_indexed(
+    ws: Workspace, make: Callable[[], tuple[Plan, _Answer]], *, dry_run: bool = False
+) -> tuple[Done, _Answer]:
     """The same for a plan that asks the index what links where: never by an index that does not know every note, nor
     by one that is deleted in the middle of the questions."""
 
-    def attempt() -> Done:
+    def make_of_whole_index() -> tuple[Plan, _Answer]:
         generation = ws.index.generation()
         if generation.whole and has_unindexed_notes(ws):  # a large note was written while we waited for the lock
             raise _Interrupted(still_indexing_error(ws))
-        plan = make() if generation.whole else None
-        if plan is None or ws.index.generation() != generation:
+        made = make() if generation.whole else None
+        if made is None or ws.index.generation() != generation:
             hint = "try again in a moment"
             raise _Interrupted(Indexing("the index is being built again", hint=hint, done=0, total=None))
-        return _commit_plan(ws, plan)
+        return made
 
-    return _with_lock_and_retries(ws, attempt, tries=8)
+    return commit_latest(ws, make if dry_run else make_of_whole_index, dry_run=dry_run)
 
 
 def edit(
@@ -83,14 +98,13 @@ def edit(
     summary: str,
     seen: Version | None = None,
     again: bool | Callable[[str], bool] = True,
-    max_tries: int = 8,
 ) -> Edited:
     """Put a note's text through a pure function. `again`: it may be applied to a newer text than was seen."""
     asked = TextEdit(ws, path, change, summary, seen, again)
     if ws.store.next_write_in(path) is None or is_bounded(ws):
-        return _with_lock_and_retries(ws, lambda: _edit_once(asked), tries=max_tries if again else 1, path=path)
+        return _with_lock_and_retries(ws, lambda: _edit_once(asked), tries=MAX_TRIES if again else 1, path=path)
     if _queue.add(asked):
-        edit_together(asked, _queue.take, max_tries=max_tries)
+        edit_together(asked, _queue.take)
     elif asked.answered is not None:
         asked.answered.wait()
     return asked.result()
@@ -129,7 +143,7 @@ def _apply_edit(asked: TextEdit, before: str, version: Version) -> str:
     return asked.change(before)
 
 
-def edit_together(first: TextEdit, take: Callable[[TextEdit], list[TextEdit]], *, max_tries: int = 8) -> None:
+def edit_together(first: TextEdit, take: Callable[[TextEdit], list[TextEdit]]) -> None:
     """Wait until the store takes the next write of this note, and make all edits that `take` returns then by that
     write. Each of them gets an answer, whatever happens."""
     ws, path = first.ws, first.path
@@ -144,7 +158,7 @@ def edit_together(first: TextEdit, take: Callable[[TextEdit], list[TextEdit]], *
             _edit_chain(unanswered)
 
     try:
-        _with_lock_and_retries(ws, attempt, tries=max_tries, path=path)
+        _with_lock_and_retries(ws, attempt, tries=MAX_TRIES, path=path)
     except Problem as problem:
         for edit in edits or take(first):
             edit.answer(problem)

@@ -167,31 +167,26 @@ def _select_standing(changes: list[Change]) -> list[Change]:
 
 
 def _take_back(ws: Workspace, ids: list[str], summary: str, dry_run: bool) -> UndoResult:
-    plans: list[tuple[Plan, UndoPlan]] = []
     changes = tuple(change for change in map(ws.ledger.change, ids) if change is not None)
     for change in changes:
         _refuse_forbidden_undo(ws.access, change)
 
-    def make_plan() -> Plan:
+    def make_plan() -> tuple[Plan, tuple[Plan, UndoPlan]]:
         undo_plan = UndoPlan(ws, frozenset(ids))
         for change in changes:
             undo_plan.take_back(change)
-        plans.append((undo_plan.make_plan(summary, changes), undo_plan))
-        return plans[-1][0]
+        plan = undo_plan.make_plan(summary, changes)
+        return plan, (plan, undo_plan)
 
-    if dry_run:
-        rehearse(ws, make_plan())
-        done = None
-    else:
+    if not dry_run:
         ws.follower.refuse_if_lost()
-        done = commit_latest(ws, make_plan)
-    plan, undo_plan = plans[-1]
+    done, (plan, undo_plan) = commit_latest(ws, make_plan, dry_run=dry_run)
     kept = tuple(
         _compare(FileDiff(path, "changed"), _decode_lines(before), _decode_lines(after), MAX_KEPT_LINES)
         for path, before, after in undo_plan.files_with_later_changes()
         if ws.access.sees(path)
     )
-    return UndoResult(changes, plan, done, kept)
+    return UndoResult(changes, plan, None if dry_run else done, kept)
 
 
 def _refuse_forbidden_undo(access: Access, change: Change) -> None:

@@ -88,9 +88,8 @@ def write_stamped(
     if not exists(ws, path):
         path = new_path(ws, path)
     text = add_tags_and_aliases(path, content, tags, aliases)
-    written: list[StampedWrite] = []
 
-    def make() -> Plan:
+    def make() -> tuple[Plan, StampedWrite]:
         old = read_or_none(ws.store, path)
         before = decode(old.data)[0] if old else None
         _refuse_large(path, text, before)
@@ -99,14 +98,12 @@ def write_stamped(
         whole = whole if whole == content else _separate_body(whole)
         data = whole.encode()
         admit(ws, path, len(data))
-        written[:] = [StampedWrite(path, whole, old is None, _body_size(text) - _body_size(before or ""), None)]
-        return Plan(
-            (Put(path, data, None) if old is None else plan_overwrite(ws, old, data),),
-            f"{'overwrote' if old else 'created'} {path}",
-        )
+        step = Put(path, data, None) if old is None else plan_overwrite(ws, old, data)
+        written = StampedWrite(path, whole, old is None, _body_size(text) - _body_size(before or ""), None)
+        return Plan((step,), f"{'overwrote' if old else 'created'} {path}"), written
 
-    done = commit_latest(ws, make)
-    return written[0]._replace(change_id=done.id)
+    done, written = commit_latest(ws, make)
+    return written._replace(change_id=done.id)
 
 
 def patch_stamped(ws: Workspace, path: NotePath, edit: Edit) -> StampedWrite:

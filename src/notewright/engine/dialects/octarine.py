@@ -147,9 +147,8 @@ def replace_with_copy(
 ) -> ReplacedFile:
     """Write a file and, in the same change set, a copy of its old bytes. NotText if these are no text."""
     admit(ws, path, len(data))
-    outcome: list[ReplacedFile] = []
 
-    def make_plan() -> Plan:
+    def make_plan() -> tuple[Plan, ReplacedFile]:
         old = _read_replaceable(ws, path)
         inside = old is None and not make_folders and path.folder
         # a symlink is refused by the store
@@ -162,19 +161,20 @@ def replace_with_copy(
             names = map(partial(make_copy_name, path, ws.clock()), count())
             backup = next(name for name in names if _find_kind(ws, name, hidden=True) is None)
         steps = [Put(path, data, None) if old is None else plan_overwrite(ws, old, data)]
-        outcome[:] = [ReplacedFile(old is None, len(steps[0].data or b""), version_of(steps[0].data or b""), backup)]
+        written = steps[0].data or b""
         if backup is not None and old is not None:
             steps.insert(0, Put(backup, old.data, None))
-        return Plan(tuple(steps), f"{'created' if old is None else 'overwrote'} {path}")
+        outcome = ReplacedFile(old is None, len(written), version_of(written), backup)
+        return Plan(tuple(steps), f"{'created' if old is None else 'overwrote'} {path}"), outcome
 
-    done = commit_latest(ws, make_plan)
+    done, outcome = commit_latest(ws, make_plan)
     current = done.versions[path]
     if path in done.merged:
         now = ws.store.read(path)
-        return outcome[0]._replace(size=len(now.data), version=now.version)
-    if current != outcome[0].version:  # another program wrote after the copy was made
+        return outcome._replace(size=len(now.data), version=now.version)
+    if current != outcome.version:  # another program wrote after the copy was made
         raise Conflict(f"{path} changed since it was read", hint="read it again", path=path, current=current)
-    return outcome[0]
+    return outcome
 
 
 def _read_replaceable(ws: Workspace, path: NotePath) -> Stored | None:
