@@ -82,7 +82,7 @@ SETTINGS = (
     Setting("auth.introspection_url", None, "OAuth: where opaque tokens are asked about; else as the issuer says"),
     Setting("auth.client_id", None, "OAuth: as whom we ask about opaque tokens"),
     Setting("auth.client_secret_file", None, "OAuth: file with the secret for that", "path"),
-    Setting("database.url", None, "PostgreSQL for index and ledger of many replicas"),
+    Setting("database.url", None, "PostgreSQL for ledger and accounts of many replicas; not yet"),
     Setting("backup.to", None, "Folder or s3://bucket/prefix for backups", "path"),
     Setting("backup.endpoint", None, "Of a bucket for backups: the service's address; without it AWS_ENDPOINT_URL"),
     Setting("backup.region", None, "Of a bucket for backups: without it AWS_REGION or the profile's"),
