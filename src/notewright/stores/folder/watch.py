@@ -20,7 +20,7 @@ from importlib import import_module
 from notewright.errors import Problem
 from notewright.notes.path import NotePath, path_problem
 from notewright.stores.folder.listing import Walk
-from notewright.stores.folder.paths import FOLDER_FLAGS, Descriptor, Root
+from notewright.stores.folder.paths import Root
 
 log = logging.getLogger(__name__)
 Hint = frozenset[NotePath] | None
@@ -178,7 +178,7 @@ class Inotify:
         self._folders: dict[int, str] = {}  # by watch
         self._adding = threading.Lock()
         self.complete = threading.Event()  # set once every folder is watched
-        self._failure: OSError | None = None  # of a walk
+        self._failure: OSError | None = None  # to watch a folder
         self._events = _libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
         if self._events < 0:
             raise _error("inotify")
@@ -189,7 +189,8 @@ class Inotify:
 
     def watch_all(self) -> None:
         with self._adding:
-            self._watch_tree("", None)
+            for _ in self._watch_tree(""):
+                pass
             self.complete.set()
 
     def watch_folder(self, opened: int, folder: str) -> None:
@@ -197,10 +198,7 @@ class Inotify:
         `wait_until_complete`, not in the walk. Nothing once the watch is complete: events keep it so from then on."""
         with self._adding:
             if self._failure is None and not self.complete.is_set():
-                try:
-                    self._watch(opened, folder)
-                except OSError as error:
-                    self._failure = error
+                self._watch(opened, folder)
 
     def wait_until_complete(self, seconds: float) -> bool:
         """Whether it is complete within so many seconds. Until then no event may be read: a folder that is renamed
@@ -220,7 +218,7 @@ class Inotify:
             folder = self._folders.get(watch)
             if mask & _OVERFLOW:
                 events.lost = True
-                self._watch_tree("", events)
+                events.names.update(self._watch_tree(""))
             elif folder is None:
                 continue
             elif mask & _IGNORED:
@@ -233,7 +231,7 @@ class Inotify:
                 if mask & _IS_FOLDER and mask & (_MOVED_FROM | _DELETE):
                     self._forget_tree(path)
                 elif mask & _IS_FOLDER and mask & (_MOVED_TO | _CREATE):
-                    self._watch_tree(path, events)
+                    events.names.update(self._watch_tree(path))
         return bool(raw)
 
     def _read(self) -> Iterator[tuple[int, int, str]]:
@@ -247,39 +245,21 @@ class Inotify:
             place += _EVENT.size + length
             yield watch, mask, os.fsdecode(data[place - length : place].rstrip(b"\0"))
 
-    def _watch_tree(self, top: str, events: FolderEvents | None) -> None:
-        """Watch a folder and those in it, then add all they hold to `events`: files may have come before their watch
-        did."""
-        left = [top]
-        with self._root.open_root() as root:
-            while left:
-                folder = left.pop()
-                try:
-                    opened = self._root.open(root, folder, FOLDER_FLAGS)
-                except OSError as error:
-                    if error.errno in (errno.EMFILE, errno.ENFILE):
-                        raise
-                    continue  # gone again, a symlink, or not ours to read
-                with Descriptor(opened):
-                    if not self._watch(opened, folder):
-                        continue
-                    with os.scandir(opened) as found:
-                        for each in found:
-                            if each.name[0] != ".":
-                                path = f"{folder}/{each.name}" if folder else each.name
-                                if events is not None:
-                                    events.names.add(path)
-                                if each.is_dir(follow_symlinks=False):
-                                    left.append(path)
+    def _watch_tree(self, top: str) -> Iterator[NotePath]:
+        """Watch a folder and those in it, each before it is listed; the files they hold, which may have come before
+        their watch did."""
+        for entry in Walk(self._root, bare=True, entering=self._watch).files(top):
+            yield entry.path
+        if self._failure is not None:
+            raise self._failure
 
-    def _watch(self, opened: int, folder: str) -> bool:
+    def _watch(self, opened: int, folder: str) -> None:
         """By the descriptor: whatever is swapped for a symlink meanwhile, it is this very folder."""
         watch = _libc.inotify_add_watch(self._events, b"/proc/self/fd/%d" % opened, _MASK | _ONLY_FOLDERS)
         if watch >= 0:
             self._folders[watch] = folder
         elif ctypes.get_errno() not in (errno.EACCES, errno.EPERM, errno.ENOTDIR):
-            raise _error("inotify watch")
-        return bool(watch >= 0)
+            self._failure = _error("inotify watch")
 
     def _forget_tree(self, top: str) -> None:
         """Stop watching a folder that was moved or deleted: it may be under another name now, or outside."""
