@@ -111,6 +111,15 @@ def test_a_new_machine_reads_only_what_changed_since_the_snapshot(bucket: Bucket
     assert bucket.get("f1/n1.md").endswith(b"kettle\npot")
 
 
+def test_a_large_index_goes_in_several_parts(bucket: Bucket, machine: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_snapshot, "PART_BYTES", 50_000)
+    fill(bucket)
+    close_workspace(machine("first"))
+    assert len(await_manifest(bucket)["parts"]) > 2  # type: ignore[arg-type]
+    second, read = gets(bucket, lambda: machine("second"))
+    assert not read and found(second, "word9") == ["f2/n9.md"]
+
+
 def too_deep(told: dict[str, object]) -> bytes:
     return b"[" * 60_000
 

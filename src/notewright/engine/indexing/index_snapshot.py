@@ -1,7 +1,7 @@
 """A snapshot of the index beside the notes, so that a new machine need not read every note.
 
     snapshot.json       which index, of which notes, and its parts with their hashes
-    5e0c…-000.part      the file of the index, compressed, in parts
+    5e0c…-0000.part     the file of the index, in parts that are compressed each by itself
 
 The parts are written first and the manifest last; parts that no manifest names are removed with the next snapshot. It
 is a cache that another machine wrote: where anything is wrong with it, the notes are read instead; else the index is
@@ -25,11 +25,10 @@ from notewright.stores.base import Objects
 log = logging.getLogger(__name__)
 
 MANIFEST = "snapshot.json"
-PART_BYTES = 8 << 20  # of one part, compressed: so much is held in memory
-MAX_PARTS = 128
-MAX_INDEX_BYTES = 8 << 30  # unpacked; a larger one is refused
-MAX_MANIFEST_BYTES = 64 << 10
-CHUNK_BYTES = 1 << 20
+PART_BYTES = 8 << 20  # of one part, unpacked: so much is held in memory
+MAX_PACKED_BYTES = PART_BYTES + (PART_BYTES >> 8)  # what cannot be compressed grows a little
+MAX_PARTS = 1_024  # a larger index is refused
+MAX_MANIFEST_BYTES = 256 << 10
 MINUTES_BETWEEN = 10  # two looks whether a new snapshot is due
 MIN_FILES = 1_000  # fewer are read within a second or two
 MIN_CHANGED, MIN_CHANGED_SHARE = 50, 0.02  # files since the last one; fewer are read by the new machine
@@ -71,26 +70,21 @@ class IndexSnapshot:
         for name, ours in (("form", self._index.form), ("notes", self._notes)):
             if found[name] != ours:
                 raise ValueError(f"its {name} is {str(found[name])[:100]!r}, not {ours!r}")
-        if not 0 < len(found["parts"]) <= MAX_PARTS or not 0 < int(found["bytes"]) <= MAX_INDEX_BYTES:
+        if not 0 < len(found["parts"]) <= MAX_PARTS or not 0 < int(found["bytes"]) <= MAX_PARTS * PART_BYTES:
             raise ValueError("it is too large")
         return found
 
     def _unpack(self, manifest: Mapping[str, Any], file: Path) -> None:
         left = int(manifest["bytes"])
-        unpacking = zlib.decompressobj()
         with file.open("wb") as out:
             for part in manifest["parts"]:
-                data = self._files.get(str(part["name"]), max_bytes=PART_BYTES)
+                data = self._files.get(str(part["name"]), max_bytes=MAX_PACKED_BYTES)
                 if hashlib.sha256(data).hexdigest() != part["sha256"]:
                     raise Unavailable(f"{part['name']} is not as it was written")
-                while data:
-                    piece = unpacking.decompress(data, CHUNK_BYTES)
-                    left -= len(piece)
-                    if left < 0:
-                        raise ValueError("it is larger than it says")
-                    out.write(piece)
-                    data = unpacking.unconsumed_tail
-        if left or not unpacking.eof:
+                left -= out.write(zlib.decompressobj().decompress(data, min(left, PART_BYTES) + 1))
+                if left < 0:
+                    raise ValueError("it is larger than it says")
+        if left:
             raise ValueError("it is not as long as it says")
 
     # ---- writing it -----------------------------------------------------------------------------------
@@ -137,7 +131,7 @@ class IndexSnapshot:
             for number, data in enumerate(_compressed_parts(file)):
                 if is_stopped() or number >= MAX_PARTS:
                     return  # its parts are removed with the next snapshot
-                part = f"{name}-{number:03}.part"
+                part = f"{name}-{number:04}.part"
                 self._files.put(part, data)
                 parts.append({"name": part, "sha256": hashlib.sha256(data).hexdigest()})
             size = file.stat().st_size
@@ -159,16 +153,6 @@ def _edition_of(manifest: Mapping[str, Any]) -> IndexEdition:
 
 
 def _compressed_parts(file: Path) -> Iterator[bytes]:
-    """The compressed file in parts of PART_BYTES."""
-    compressor = zlib.compressobj(1)  # uncompressed, twice the bytes would cost more than the second of work it saves
-    part = bytearray()
     with file.open("rb") as source:
-        while True:
-            data = source.read(CHUNK_BYTES)
-            part += compressor.compress(data) if data else compressor.flush()
-            while len(part) >= PART_BYTES:
-                yield bytes(part[:PART_BYTES])
-                del part[:PART_BYTES]
-            if not data:
-                break
-    yield bytes(part)
+        while data := source.read(PART_BYTES):
+            yield zlib.compress(data, 1)  # uncompressed, twice the bytes would cost more than the work it saves
