@@ -4,7 +4,6 @@ n-th time; batches are small, so that there are many such moments."""
 import os
 import signal
 import sys
-from collections.abc import Iterable
 from typing import Any
 
 from notewright.cli.main import main
@@ -17,12 +16,12 @@ if __name__ == "__main__":
     write = MoveJournal.write
     move_workspace.BATCH_FILES = 2
 
-    def counted(self: MoveJournal, lines: Iterable[list[Any]]) -> None:
+    def counted(self: MoveJournal, line: list[Any]) -> None:
         global left
         left -= 1
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
-        write(self, lines)
+        write(self, line)
 
     MoveJournal.write = counted  # type: ignore[method-assign]
     sys.exit(main(["move-workspace", source, target, "--state", state]))

@@ -8,29 +8,33 @@ are copied by the service, and their ETags are compared.
 
 import json
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 from notewright.engine.changes.batch_write import SkippedFile
 from notewright.engine.transfer.backup import Report
+from notewright.engine.transfer.manifest import BUCKET_THREADS, run_each
 from notewright.errors import Busy, Conflict, Exists, Forbidden, Invalid, NoSpace, NotFound, Problem, Unavailable
 from notewright.locks import lock_file
 from notewright.notes.path import NotePath
-from notewright.stores.base import Entry, Objects, Store, Stored, Swap
+from notewright.stores.base import Entry, Objects, Store, Stored
 
 JOURNAL = "move.jsonl"
 _MARK = "notewright-move"
 _FORMAT = 1
 _OP = "move-workspace"
 MAX_ROUNDS = 4  # of copying what changed meanwhile, before the old place is locked for the last round
-MAX_TRIES = 2  # to copy a file whose copy differs
+MAX_TRIES = 2  # to write a file whose copy differs
 BATCH_FILES, BATCH_BYTES = 64, 32 << 20  # held in memory at a time
 MAX_NAMED = 3  # files named in an error
 UNVERIFIED = "it is not known to be the same yet: run it again"
+CHANGED = "it was changed in the new place, and stays so"
+OTHER_FILE = "another file of that name is in the new place, and stays as it is"
 GONE = "it is gone from the old place and stays in the new one: delete it there if nobody needs it"
 MOVED_DOT_FOLDERS = {".trash", ".backups", ".obsidian"}  # used by tools, undo and daily notes
 
@@ -58,8 +62,8 @@ class MoveJournal:
         except BlockingIOError:
             raise Busy("this move is under way already", hint="wait for it") from None
         self._file = os.fdopen(handle, "a", encoding="utf-8")
+        self._mutex = threading.Lock()
         self.copied: dict[NotePath, tuple[str, str]] = {}  # the same in both places: its stamps here and there
-        self._last: dict[NotePath, tuple[str, str]] = {}
         self.planned: dict[str, set[str]] = {}  # by path: hashes and stamps of what this move wrote in the new place
         self.is_complete = False  # everything was copied once: from then on the new place may be used
         found: list[list[Any]] = []
@@ -79,40 +83,34 @@ class MoveJournal:
         if head:
             self._file.write("\n")  # after a line that was cut off
         else:
-            self.write([[_MARK, _FORMAT, source]])
+            self.write([_MARK, _FORMAT, source])
 
-    def plan(self, wanted: Iterable[tuple[str, str]]) -> None:
+    def plan(self, path: NotePath, mark: str) -> None:
         """Record what is about to be written, by its hash or ETag: such a file may be overwritten."""
-        self._record(["plan", path, mark] for path, mark in wanted)
+        self._record(["plan", path, mark])
 
-    def confirm(self, files: Iterable[tuple[Entry, Entry]]) -> None:
-        """Record files that were compared and are the same in both places."""
-        self._record(
-            line for old, new in files for line in (["done", old.path, old.stamp, new.stamp], ["same", old.path])
-        )
+    def confirm(self, old: Entry, new: Entry) -> None:
+        """Record a file that was compared and is the same in both places."""
+        self._record(["done", old.path, old.stamp, new.stamp])
 
     def complete(self) -> None:
-        self._record([["end", ""]])
+        self._record(["end", ""])
 
-    def _record(self, lines: Iterable[list[str]]) -> None:
-        recorded = list(lines)
-        for line in recorded:
+    def _record(self, line: list[str]) -> None:
+        with self._mutex:
             self._apply(*line)
-        self.write(recorded)
+            self.write(line)
 
-    def write(self, lines: Iterable[list[Any]]) -> None:
-        self._file.writelines(json.dumps(line, ensure_ascii=True) + "\n" for line in lines)
+    def write(self, line: list[Any]) -> None:
+        self._file.write(json.dumps(line, ensure_ascii=True) + "\n")
         self._file.flush()
 
     def _apply(self, what: str, path: str, *rest: str) -> None:
-        key = NotePath(path)
         if what == "plan":
             self.planned.setdefault(path, set()).add(rest[0])
         elif what == "done":
-            self._last[key] = rest[0], rest[1]
-            self.planned.setdefault(path, set()).update(rest[1:])
-        elif what == "same" and key in self._last:
-            self.copied[key] = self._last[key]
+            self.copied[NotePath(path)] = rest[0], rest[1]
+            self.planned.setdefault(path, set()).add(rest[1])
         elif what == "end":
             self.is_complete = True
 
@@ -174,10 +172,9 @@ class _Move:
         self.wanted: dict[NotePath, Entry] = {}  # what the last round found in the old place
         self.left_out: list[SkippedFile] = []
         self.failed: dict[NotePath, tuple[str, str]] = {}  # the stamp it failed for, and why
-        self.tries = Counter[NotePath]()  # of files whose copies differ
-        self.written: dict[NotePath, tuple[str, str] | None] = {}  # hash, stamp; None: by the service
         self.new: dict[NotePath, int] = {}  # copied by this run, with their sizes
-        self.steps = 0  # for the report each file counts twice: copied, and compared
+        ours, theirs = target.objects, source.objects
+        self._in_service = ours is not None and theirs is not None and ours.service == theirs.service
 
     def copy_changes(self) -> bool:
         """Make the new place equal to the old one as it is now; whether anything differed."""
@@ -188,11 +185,11 @@ class _Move:
         gone = self._remove_gone(there)
         self.failed = {path: failure for path, failure in self.failed.items() if path in self.wanted}
         todo = [entry for entry in self.wanted.values() if not self._is_done(entry, there.get(entry.path))]
-        self.steps = 2 * (len(self.wanted) - len(todo))
+        done = len(self.wanted) - len(todo)
         for batch in _batches(todo):
-            self._copy(batch, there)
-            self._report(len(batch))
-        self._verify()
+            for _ in self._copy(batch, there):
+                done += 1
+                self.report(done, len(self.wanted))
         return bool(gone or todo)
 
     def _remove_gone(self, there: dict[NotePath, Entry]) -> bool:
@@ -220,10 +217,6 @@ class _Move:
         same = sum(map(self._is_same, self.wanted.values()))
         return MoveResult(same, len(self.new), sum(self.new.values()), tuple(self.left_out), failed)
 
-    def _report(self, more: int) -> None:
-        self.steps += more
-        self.report(self.steps, 2 * len(self.wanted))
-
     def _is_same(self, entry: Entry) -> bool:
         return self.journal.copied.get(entry.path, ("", ""))[0] == entry.stamp
 
@@ -240,125 +233,80 @@ class _Move:
         self.failed[entry.path] = entry.stamp, why
         self.new.pop(entry.path, None)
 
-    # Copying
-
-    def _copy(self, batch: Sequence[Entry], there: dict[NotePath, Entry]) -> None:
-        left = self._copy_in_service(batch, there)
+    def _copy(self, batch: Sequence[Entry], there: Mapping[NotePath, Entry]) -> Iterator[None]:
+        """Copy these files; yields after each. A folder is written to by the thread that holds its lock."""
+        threads = 1 if self.target.objects is None else BUCKET_THREADS
+        copied = run_each(lambda entry: self._copy_in_service(entry, there.get(entry.path)), batch, threads)
+        left = [entry for entry, is_copied in zip(batch, copied, strict=True) if not is_copied]
+        yield from repeat(None, len(batch) - len(left))
         found = self.source.read_many([entry.path for entry in left], hidden=True)
-        swaps: list[tuple[Swap, Stored]] = []
-        for entry, stored in zip(left, found, strict=True):
-            if isinstance(stored, NotFound):
-                continue  # moved meanwhile: the next round has it
+        are_there = [self._in_service or entry.path in there for entry in left]
+        for _ in run_each(lambda one: self._copy_file(*one), zip(left, found, are_there, strict=True), threads):
+            yield
+
+    def _copy_in_service(self, entry: Entry, now: Entry | None) -> bool:
+        """Let the service copy a file. False where it has to be read: by its ETag it is not known to be the same."""
+        path = entry.path
+        if not self._in_service or self.target.objects is None or self.source.objects is None:
+            return False
+        if now is None and self.journal.is_complete and path in self.journal.copied:
+            return False
+        if now is not None and now.stamp not in self.journal.planned.get(path, ()):
+            return False
+        self.journal.plan(path, entry.stamp)
+        if not self.target.objects.copy(self.source.objects, path, path):
+            return False
+        self.new[path] = entry.size
+        made = self.target.stat(path, hidden=True)
+        self.journal.plan(path, made.stamp)
+        if made.stamp == entry.stamp:
+            self.journal.confirm(entry, made)
+        return made.stamp == entry.stamp
+
+    def _copy_file(self, entry: Entry, stored: Stored | Problem, is_there: bool) -> None:
+        if isinstance(stored, NotFound):
+            return  # moved meanwhile: the next round has it
+        try:
             if isinstance(stored, Problem):
-                self._fail(entry, _file_problem(stored))
-                continue
-            self.wanted[entry.path] = stored.entry
-            if (swap := self._plan_swap(stored, entry.path in there)) is not None:
-                swaps.append((swap, stored))
-        self.journal.plan((swap.path, stored.version) for swap, stored in swaps)
-        while swaps:
-            outcomes = self.target.write_many([swap for swap, _ in swaps], op=_OP, hidden=True)
-            for (_, stored), outcome in zip(swaps, outcomes, strict=False):  # a folder stops at a problem
-                if isinstance(outcome, Problem):
-                    self._fail(stored.entry, _file_problem(outcome))
-                elif outcome is not None:
-                    path, stamp = outcome.entry.path, outcome.entry.stamp
-                    if self.target.objects is None:  # a file keeps its time of change, an object cannot
-                        times = (stored.entry.modified_ns,) * 2
-                        with suppress(OSError):
-                            os.utime(self.target.full_path(path), ns=times, follow_symlinks=False)
-                        stamp = self.target.stat(path, hidden=True).stamp
-                    self.written[path] = stored.version, stamp
-                    self.new[path] = len(stored.data)
-            swaps = swaps[len(outcomes) :]
+                raise stored
+            self.wanted[entry.path] = entry = stored.entry
+            self.journal.confirm(entry, self._place(stored, is_there))
+        except (Forbidden, Exists, Conflict, Invalid, NotFound) as problem:  # with this file only
+            self._fail(entry, problem.message)
 
-    def _copy_in_service(self, batch: Sequence[Entry], there: dict[NotePath, Entry]) -> list[Entry]:
-        """Let the service copy what it can; the files that have to be read and written."""
-        ours, theirs = self.target.objects, self.source.objects
-        if ours is None or theirs is None or ours.service != theirs.service:
-            return list(batch)
-        known = self.journal.copied if self.journal.is_complete else {}
-        free = [
-            entry
-            for entry in batch
-            if ((now := there.get(entry.path)) is None and entry.path not in known)
-            or (now is not None and now.stamp in self.journal.planned.get(entry.path, ()))
-        ]
-        self.journal.plan((entry.path, entry.stamp) for entry in free)
-        copied = ours.each(lambda entry: ours.copy(theirs, entry.path, entry.path), free)
-        done = {entry.path: entry.size for entry, is_there in zip(free, copied, strict=True) if is_there}
-        self.new |= done
-        self.written |= dict.fromkeys(done)
-        return [entry for entry in batch if entry.path not in done]
-
-    def _plan_swap(self, stored: Stored, is_there: bool) -> Swap | None:
-        """The write that copies a file to the new place; None where it is there already, or something else is."""
-        path = stored.entry.path
-        now = None
+    def _place(self, stored: Stored, is_there: bool) -> Entry:
+        """Write a file to the new place, unless it is there already, and read it back; again if it differs."""
+        path, now, tries = stored.entry.path, None, 0
         if is_there:
             with suppress(NotFound):
                 now = self.target.read(path, hidden=True)
-        elif self.journal.is_complete and path in self.journal.copied:
-            self._fail(stored.entry, "it was deleted in the new place, and changed in the old one")
-            return None
-        if now is None:
-            return Swap(path, stored.data, None)
-        if now.version == stored.version:
-            self.journal.confirm([(stored.entry, now.entry)])
-            return None
-        if self._is_ours(now):
-            return Swap(path, stored.data, now.version, settled=True)
-        self._fail(stored.entry, "another file of that name is in the new place, and stays as it is")
-        return None
+        if now is None and self.journal.is_complete and path in self.journal.copied:
+            raise _refusal(path, "it was deleted in the new place, and changed in the old one")
+        while now is None or now.version != stored.version:
+            if now is not None and not self._is_ours(now):
+                raise _refusal(path, CHANGED if path in self.new else OTHER_FILE)
+            if tries == MAX_TRIES:
+                raise _refusal(path, "its bytes in the new place are not those of the old one")
+            now, tries = self._write(stored, now), tries + 1
+        return now.entry
 
-    # Comparing
-
-    def _verify(self) -> None:
-        """Compare what was copied: read it back, or compare the ETags of what the service copied. A file that differs
-        is copied again in the next round."""
-        if not self.written:
-            return
-        there, _ = _list(self.target)
-        inside = [self.wanted[path] for path, wrote in self.written.items() if wrote is None and path in there]
-        same = {entry.path: (entry, there[entry.path]) for entry in inside if there[entry.path].stamp == entry.stamp}
-        self.journal.confirm(same.values())
-        self._report(len(same))
-        for batch in _batches([self.wanted[path] for path in self.written if path not in same]):
-            self._compare(batch)
-            self._report(len(batch))
-        self.written.clear()
-
-    def _compare(self, batch: Sequence[Entry]) -> None:
-        same = []
-        for entry, now in zip(batch, self.target.read_many([one.path for one in batch], hidden=True), strict=True):
-            if isinstance(now, NotFound):
-                self._fail(entry, "it is not in the new place under this name")
-                continue
-            if isinstance(now, Problem):
-                raise now
-            wrote = self.written[entry.path]
-            expected = wrote[0] if wrote is not None else None
-            if wrote is None:  # copied by the service; where the old file changed meanwhile, nothing is expected
-                with suppress(NotFound):
-                    stored = self.source.read(entry.path, hidden=True)
-                    expected = stored.version if stored.entry.stamp == entry.stamp else None
-            if now.version == expected:
-                same.append((entry, now.entry))
-            elif wrote is not None and now.entry.stamp != wrote[1]:
-                self._fail(entry, "it was changed in the new place, and stays so")
-            else:
-                self.journal.plan([(entry.path, now.version)])  # it is ours, so it may be overwritten
-                self.tries[entry.path] += expected is not None
-                if self.tries[entry.path] >= MAX_TRIES:
-                    self._fail(entry, "its bytes in the new place are not those of the old one")
-        self.journal.confirm(same)
+    def _write(self, stored: Stored, now: Stored | None) -> Stored:
+        """Write a file over what is in the new place now; what is there then."""
+        path = stored.entry.path
+        self.journal.plan(path, stored.version)
+        seen = None if now is None else now.version
+        made = self.target.write(path, stored.data, seen=seen, op=_OP, settled=True, hidden=True).entry
+        if self.target.objects is None:  # a file keeps its time of change, an object cannot
+            with suppress(OSError):
+                os.utime(self.target.full_path(path), ns=(stored.entry.modified_ns,) * 2, follow_symlinks=False)
+            made = self.target.stat(path, hidden=True)
+        self.new[path] = len(stored.data)
+        self.journal.plan(path, made.stamp)  # it is ours, whatever the disk made of the bytes
+        return self.target.read(path, hidden=True)
 
 
-def _file_problem(problem: Problem) -> str:
-    """The message of a problem with this file only; any other ends the move."""
-    if isinstance(problem, Forbidden | Exists | Conflict | Invalid | NotFound):
-        return problem.message
-    raise problem
+def _refusal(path: NotePath, why: str) -> Conflict:
+    return Conflict(why, path=path, current=None)
 
 
 def _batches(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
