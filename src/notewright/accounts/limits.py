@@ -15,6 +15,7 @@ from notewright.errors import Limited
 
 MAX_STORED_DIGESTS = 200  # digests stored for one session
 MAX_REMEMBERED = 10_000  # callers, and sessions; beyond that the longest unused are forgotten
+ENDED = "ended"  # the mark of a session
 MAX_AHEAD_SECONDS = 1.0  # a counted call further in the future means that the clock was set back
 
 
@@ -50,7 +51,6 @@ def add_call(made: "array[float]", windows: Sequence[Window], now: float, *, pee
 @dataclass(slots=True)
 class _Session:
     used: float
-    ended: bool = False
     marks: set[str] = field(default_factory=set)
     notes: OrderedDict[str, str] = field(default_factory=OrderedDict)
 
@@ -87,7 +87,7 @@ class RateLimits:
         with self._lock:
             known = self._sessions.get(session)
             used = now - age if known is None else known.used
-            if now - used > idle or (known is not None and known.ended):
+            if now - used > idle or (known is not None and ENDED in known.marks):
                 return False
             self._session_of(session).used = now
             return True
@@ -123,8 +123,7 @@ class RateLimits:
 
     def end_session(self, session: str) -> None:
         """End a session for good."""
-        with self._lock:
-            self._session_of(session).ended = True
+        self.mark_once(session, ENDED)
 
     def forget_session(self, session: str) -> None:
         """Forget a session: its name may be used again."""

@@ -1,9 +1,8 @@
 """Rate limits and sessions of several processes, in one folder of small files.
 
-A caller is a file of call times, eight bytes each. A session is a folder whose modification time is its last use: that
-it ended and its marks are empty files in it, made by the process that came first, and each stored digest is a file.
-Nothing is synced to disk, and a power cut may take all of it. Where the folder cannot be used each process counts for
-itself.
+A caller is a file of call times, eight bytes each. A session is a folder whose modification time is its last use: its
+marks are empty files in it, made by the process that came first, and each stored digest is a file. Nothing is synced to
+disk, and a power cut may take all of it. Where the folder cannot be used each process counts for itself.
 """
 
 import contextlib
@@ -19,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
-from notewright.accounts.limits import MAX_REMEMBERED, MAX_STORED_DIGESTS, RateLimits, Window, add_call
+from notewright.accounts.limits import ENDED, MAX_REMEMBERED, MAX_STORED_DIGESTS, RateLimits, Window, add_call
 from notewright.locks import EXCLUSIVE, locked_file
 
 log = logging.getLogger(__name__)
@@ -85,7 +84,7 @@ class FileRateLimits(RateLimits):
             used = os.stat(folder).st_mtime
         except FileNotFoundError:
             used = now - age
-        if now - used > idle or (folder / "ended").exists():
+        if now - used > idle or (folder / _digest(ENDED)).exists():
             return False
         folder.mkdir(mode=0o700, exist_ok=True)
         os.utime(folder, (now, now))
@@ -122,10 +121,6 @@ class FileRateLimits(RateLimits):
         except FileNotFoundError:
             return None
         return (found.hex() if any(found) else "") if found else None
-
-    @_or_in_memory
-    def end_session(self, session: str) -> None:
-        os.close(self._open(session, "ended"))
 
     @_or_in_memory
     def forget_session(self, session: str) -> None:
