@@ -141,11 +141,3 @@ def test_something_happens_once_in_a_session() -> None:
 def test_surfaces_that_claim_one_name_are_not_served_together() -> None:
     with pytest.raises(errors.Invalid, match=r"show \(plain, twin\)"):
         merge_tools([SURFACE, Surface("twin", "", SURFACE.tools, Plain())])
-
-
-def test_a_style_without_a_word_for_a_code_is_found_out() -> None:
-    class Short(Plain):
-        table = MappingProxyType({"not_found": "?"})
-
-    assert errors.codes() - set(Short().table) == errors.codes() - {"not_found"}
-    assert set(Plain().table) >= errors.codes()

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from notewright import errors
 from notewright.engine.library import Library
 from notewright.ledger.base import Actor
 from notewright.surfaces.base import Answer, Call, RpcError
@@ -38,10 +37,6 @@ def ask(workspace) -> Ask:
         return perform(SURFACE, call, tool, args)
 
     return asked
-
-
-def test_every_error_code_has_its_words() -> None:
-    assert set(SURFACE.style.table) >= errors.codes()
 
 
 def test_a_document_is_read_with_line_numbers(ask: Ask) -> None:

@@ -1,6 +1,5 @@
 """`notes`, finding and reading (contracts G)."""
 
-import json
 import os
 import re
 import struct
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 from tests.surfaces.notes_desk import VERSION, Desk, MakeDesk, desks
 
-from notewright import errors
 from notewright.surfaces.base import Image
 from notewright.surfaces.notes.tools import SURFACE
 
@@ -61,10 +59,6 @@ def desk(make: MakeDesk) -> Desk:
 
 
 # ---- the surface --------------------------------------------------------------------------------------
-
-
-def test_every_error_code_has_its_word() -> None:
-    assert set(SURFACE.style.table) >= errors.codes()
 
 
 def test_there_are_fourteen_tools_and_what_they_promise() -> None:
@@ -683,8 +677,3 @@ def test_versions_are_the_first_twelve_digits_of_the_sha_256(desk: Desk) -> None
 
     expected = hashlib.sha256(desk.raw("People/Twin.md")).hexdigest()[:12]
     assert VERSION.findall(desk.said("read", path="People/Twin")) == [expected]
-
-
-def test_the_list_of_tools_is_small() -> None:
-    listed = [{"name": t.name, "description": t.description, "inputSchema": t.schema} for t in SURFACE.tools]
-    assert len(json.dumps(listed, separators=(",", ":"))) <= 12_000

@@ -1,6 +1,5 @@
 """`notes` with hostile input and under its bounds (contracts G rule 2, design §11)."""
 
-import json
 import os
 import random
 import re
@@ -225,8 +224,3 @@ def test_a_workspace_whose_folder_is_gone_says_so(make: MakeDesk) -> None:
     answer = desk("read", path="Tea")
     assert answer.text.startswith(("busy: ", "not_found: "))
     assert str(desk.root) not in answer.text
-
-
-def test_json_of_the_tools_is_small_enough_for_every_client() -> None:
-    listed = [{"name": one.name, "description": one.description, "inputSchema": one.schema} for one in SURFACE.tools]
-    assert len(json.dumps(listed, separators=(",", ":"), ensure_ascii=False).encode()) <= 12_000

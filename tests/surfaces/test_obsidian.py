@@ -12,7 +12,6 @@ import pytest
 from tests.surfaces.conftest import OpenVault
 from tests.surfaces.vault import Vault, note, tagged
 
-from notewright import errors
 from notewright.engine.changes.history import list_changes, undo
 from notewright.engine.indexing.indexer import Indexer
 from notewright.engine.library import Library
@@ -23,7 +22,7 @@ from notewright.ledger.base import ChangeQuery
 from notewright.locks import FileLocks
 from notewright.notes.path import NotePath
 from notewright.surfaces import base
-from notewright.surfaces.base import Call, FailedCall, RpcError, Session
+from notewright.surfaces.base import Call, FailedCall, Session
 from notewright.surfaces.obsidian import tools as obsidian
 from notewright.surfaces.obsidian.tools import SURFACE
 
@@ -49,14 +48,6 @@ def asked(tool: str, name: str) -> dict[str, Any]:
 # ---- schemas and arguments ----------------------------------------------------------------------------
 
 
-def test_the_list_of_tools_is_small() -> None:
-    listed = [
-        {"name": t.name, "description": t.description, "inputSchema": t.schema, "annotations": t.annotations}
-        for t in SURFACE.tools
-    ]
-    assert len(json.dumps(listed, ensure_ascii=False, separators=(",", ":")).encode()) <= 9_000
-
-
 def test_there_are_forty_seven_parameters_with_their_defaults() -> None:
     shapes = {(t.name, name): shape for t in SURFACE.tools for name, shape in t.schema["properties"].items()}
     defaults = {key: shape["default"] for key, shape in shapes.items() if "default" in shape}
@@ -69,10 +60,6 @@ def test_there_are_forty_seven_parameters_with_their_defaults() -> None:
         ("insert_text", "after"): "",
     }  # fmt: skip
     assert all("additionalProperties" not in tool.schema for tool in SURFACE.tools)
-
-
-def test_every_error_code_has_its_words() -> None:
-    assert set(SURFACE.style.table) >= errors.codes()
 
 
 def test_numbers_and_truths_may_be_text_and_what_is_unknown_is_ignored(vault: OpenVault) -> None:
@@ -103,12 +90,6 @@ def test_arguments_that_cannot_be_are_errors_of_the_tool(
     before = v.files()
     assert v.refused(tool, **args) == said
     assert v.files() == before
-
-
-def test_an_unknown_tool_is_a_protocol_error(vault: OpenVault) -> None:
-    with pytest.raises(RpcError) as refused:
-        vault().answer("get_frontmatter", name="A")
-    assert refused.value.code == -32602
 
 
 @pytest.mark.parametrize(

@@ -98,10 +98,6 @@ def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brain]:
     close_workspace(ws)
 
 
-def test_every_error_code_has_a_number() -> None:
-    assert set(SURFACE.style.table) >= errors.codes()
-
-
 def test_the_tools_are_five_with_sixteen_parameters() -> None:
     assert [tool.name for tool in SURFACE.tools] == ["read", "write", "edit", "glob", "grep"]
     assert sum(len(tool.schema["properties"]) for tool in SURFACE.tools) == 16
