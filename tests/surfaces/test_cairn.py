@@ -290,15 +290,6 @@ def test_headings_in_code_are_no_sections(cairn: OpenDesk) -> None:
     assert desk.refused("read", path="a", section="In") == "validation_error: Section 'In' not found in note 'a'"
 
 
-def test_a_section_that_is_not_there_is_a_validation_error(cairn: OpenDesk) -> None:
-    refused = cairn({"x/a": PARTS}).refused("read", path="x/a", section="Nope")
-    assert refused == "validation_error: Section 'Nope' not found in note 'x/a'"
-
-
-def test_a_missing_note_is_not_found(cairn: OpenDesk) -> None:
-    assert cairn().refused("read", path="x/nope") == "not_found: Note 'x/nope' does not exist"
-
-
 def test_metadata_alone_shows_the_line_of_each_backlink(cairn: OpenDesk) -> None:
     desk = cairn({"jamie": JAMIE, "daily/1": "- Discussed V2.1 launch with [[Jamie]]\n", "z": '[[jamie]]: see: "x"\n'})
     assert desk.said("read", path="jamie", metadata_only=True, section="Nope").endswith(

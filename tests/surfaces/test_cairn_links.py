@@ -62,11 +62,6 @@ def test_depth_goes_further_and_names_every_note_once(cairn: OpenDesk) -> None:
     assert ends(desk, "incoming", path="e", depth=2) == ["d", "b", "c"]
 
 
-@pytest.mark.parametrize("depth", [0, -1])
-def test_a_depth_below_one_is_refused(cairn: OpenDesk, depth: int) -> None:
-    assert cairn({"a": ""}).refused("links", path="a", depth=depth) == "validation_error: depth must be at least 1"
-
-
 def test_links_in_code_and_to_oneself_are_none(cairn: OpenDesk) -> None:
     desk = cairn({"a": "[[a]] [[#h]] `[[b]]`\n```\n[[b]]\n```\n    [[b]]\n[b](b.md)\n", "b": ""})
     assert desk.json("links", path="a") == {"path": "a", "incoming": [], "outgoing": []}

@@ -7,7 +7,7 @@ import pytest
 
 from notewright.engine.library import Library
 from notewright.ledger.base import Actor
-from notewright.surfaces.base import Answer, Call, RpcError
+from notewright.surfaces.base import Answer, Call
 from notewright.surfaces.lens.tools import SURFACE
 from notewright.surfaces.perform import perform
 
@@ -39,13 +39,6 @@ def ask(workspace) -> Ask:
     return asked
 
 
-def test_a_document_is_read_with_line_numbers(ask: Ask) -> None:
-    answer = ask("read", file_path="Lens/Photosynthesis.md", limit=3)
-    assert answer.text == (
-        "     1\t# Photosynthesis\n     2\t\n     3\tPlants use [[Chloroplast|them]], ![[Cell Theory#Cells]]."
-    )
-
-
 @pytest.mark.parametrize(
     ("args", "said"),
     [
@@ -61,10 +54,6 @@ def test_offset_is_the_first_line_from_one(ask: Ask, args: dict[str, Any], said:
 
 def test_an_empty_document_reads_as_nothing(ask: Ask) -> None:
     assert ask("read", file_path="Lens/Empty.md").text == ""
-
-
-def test_a_missing_extension_is_tried(ask: Ask) -> None:
-    assert ask("read", file_path="Lens/Empty").text == ""
 
 
 @pytest.mark.parametrize(
@@ -85,13 +74,6 @@ def test_every_path_that_glob_lists_can_be_read_and_asked_for_links(ask: Ask) ->
 def test_long_lines_are_cut_at_two_thousand_characters(ask: Ask, workspace, tmp_path) -> None:
     (tmp_path / "Lens" / "Long.md").write_text("日" * 3000 + "\n")
     assert ask("read", file_path="Lens/Long.md").text == "     1\t" + "日" * 2000
-
-
-def test_glob_lists_documents_alone_by_code_point(ask: Ask) -> None:
-    found = ask("glob", pattern="**/*.md").text.split("\n")
-    assert found == sorted(found)
-    assert found[0] == "Lens Edu/Syllabus.md"
-    assert "Lens/image.png" not in found and "Lens/sub" not in found
 
 
 @pytest.mark.parametrize(
@@ -130,32 +112,6 @@ def test_a_link_may_name_another_folder_in_any_case_and_places_in_oneself_are_no
         "Backlinks (documents linking to this):\n- Lens Edu/Welcome.md\n- Lens/Home.md\n\n"
         "Forward links (documents this links to):\n- Lens Edu/Welcome.md\n- Lens/Home.md"
     )
-
-
-def test_no_links_say_none(ask: Ask) -> None:
-    assert ask("get_links", file_path="Lens/Empty.md").text == (
-        "Backlinks (documents linking to this):\n- (none)\n\nForward links (documents this links to):\n- (none)"
-    )
-
-
-@pytest.mark.parametrize(
-    ("tool", "args", "said"),
-    [
-        ("read", {}, "Missing required parameter: file_path"),
-        ("glob", {}, "Missing required parameter: pattern"),
-        ("read", {"file_path": 3}, "Invalid"),
-        ("read", {"file_path": "Lens/Empty.md", "offset": -1}, "Invalid offset"),
-        ("read", {"file_path": "Lens/Empty.md", "limit": 1.5}, "Invalid limit"),
-        ("read", {"file_path": "Lens/Empty.md", "more": 1}, "Invalid"),
-        ("glob", {"pattern": "["}, "Invalid pattern"),
-        ("nope", {}, "Unknown tool: nope"),
-    ],
-)
-def test_a_wrong_call_is_a_protocol_error(ask: Ask, tool: str, args: dict[str, Any], said: str) -> None:
-    with pytest.raises(RpcError) as refused:
-        ask(tool, **args)
-    assert refused.value.code == -32602
-    assert refused.value.message.startswith(said)
 
 
 def test_a_document_made_a_moment_ago_is_there(ask: Ask, tmp_path) -> None:

@@ -211,10 +211,6 @@ def test_finding_nothing_is_no_error_and_names_what_is_near(desk: Desk) -> None:
     assert said == "Nothing found for “coffee”. Leave out folder or since to look everywhere."
 
 
-def test_a_search_for_nothing_at_all_is_refused(desk: Desk) -> None:
-    assert desk.refused("search", query="  ").startswith("invalid: query is empty.")
-
-
 def test_an_unknown_folder_is_refused_with_the_nearest(desk: Desk) -> None:
     for tool, args in (("search", {"query": "x"}), ("grep", {"pattern": "x"}), ("list", {})):
         said = desk.refused(tool, folder="Project", **args)
@@ -247,14 +243,6 @@ def test_since_is_midnight_where_the_workspace_is(make: MakeDesk) -> None:
 # ---- grep ---------------------------------------------------------------------------------------------
 
 
-def test_grep_shows_lines_with_their_numbers_and_the_total(desk: Desk) -> None:
-    assert desk.said("grep", pattern="green").split("\n") == [
-        "2 lines in 2 notes match:",
-        "Journal/2026-11-02.md:1: Drank green tea with [[Ann]]. #drinks/hot",
-        "Projects/Tea.md:16: Eighty degrees for green tea. ^degrees",
-    ]
-
-
 def test_grep_looks_into_frontmatter_and_only_into_notes(desk: Desk) -> None:
     assert desk.said("grep", pattern="^rating: \\d").endswith("Projects/Tea.md:4: rating: 5")
     assert desk.said("grep", pattern="PDF") == "No line matches."
@@ -276,13 +264,6 @@ def test_lines_around_two_matches_stand_there_once(make: MakeDesk) -> None:
         "A.md:5: four x",
         "A.md-6- five",
     ]
-
-
-def test_grep_says_what_the_limit_left_out(desk: Desk) -> None:
-    lines = desk.said("grep", pattern="tea", limit=1).split("\n")
-    assert lines[0] == "5 lines in 3 notes match:"
-    assert re.fullmatch(r"\[\d+ more matching lines: raise limit or narrow the pattern, folder or glob\]", lines[-1])
-    assert len(lines) == 3
 
 
 def test_a_long_line_is_cut_around_its_match(make: MakeDesk) -> None:
@@ -311,13 +292,6 @@ def test_a_note_is_named_by_path_name_or_alias(desk: Desk, name: str) -> None:
     assert desk.said("read", path=name).startswith("Projects/Tea.md · ")
 
 
-def test_a_name_of_several_notes_is_ambiguous_and_a_path_never_is(desk: Desk) -> None:
-    assert desk.refused("read", path="twin") == (
-        "ambiguous: 'twin' could be any of 2 notes: People/Twin.md, Places/Twin.md. Give one of these paths."
-    )
-    assert desk.said("read", path="People/Twin").endswith("One.\n")
-
-
 def test_a_note_at_the_top_is_meant_by_its_path_though_others_bear_its_name(make: MakeDesk) -> None:
     desk = make({"A.md": "top", "x/A.md": "below", "x/b/C.md": "1", "y/b/C.md": "2", "Al.md": "---\naliases: A\n---\n"})
     assert desk.said("read", path="A").endswith("top")
@@ -332,14 +306,6 @@ def test_a_phrase_shows_the_section_it_stands_in(make: MakeDesk) -> None:
     assert desk.said("search", query='"water soft"').startswith("Nothing found")
 
 
-def test_a_miss_names_the_nearest_three(desk: Desk) -> None:
-    said = desk.refused("read", path="Projects/Teas")
-    assert said.startswith("not_found: there is no Projects/Teas. Nearest: Projects/Tea.md")
-    assert desk.refused("read", path="Projects") == (
-        'not_found: Projects is a folder, not a note. list(folder="Projects") shows what is in it.'
-    )
-
-
 @pytest.mark.parametrize("wrong", ["Tae", "Eta", "Projects/Taa"])
 def test_a_short_name_with_a_wrong_letter_has_three_nearest_too(desk: Desk, wrong: str) -> None:
     said = desk.refused("read", path=wrong)
@@ -351,21 +317,6 @@ def test_a_section_is_its_heading_with_everything_below(desk: Desk) -> None:
     head, _, text = desk.said("read", path="Tea", section="water").partition("\n")
     assert " · 20 lines · lines 10-16 · " in head
     assert text == "## Water\n\nHot.\n\n### Temperature\n\nEighty degrees for green tea. ^degrees\n\n"
-
-
-def test_a_section_may_be_a_chain_or_a_block(desk: Desk) -> None:
-    chain = desk.said("read", path="Tea", section="Tea > Water > Temperature")
-    assert chain.split("\n", 1)[1] == "### Temperature\n\nEighty degrees for green tea. ^degrees\n\n"
-    assert desk.said("read", path="Tea", section="^degrees").split("\n", 1)[1] == (
-        "Eighty degrees for green tea. ^degrees\n"
-    )
-
-
-def test_a_missing_section_or_block_names_those_there_are(desk: Desk) -> None:
-    said = desk.refused("read", path="Tea", section="Watter")
-    assert said == "not_found: no section 'Watter' in Projects/Tea.md. Headings here: Water, Tea, Temperature."
-    said = desk.refused("read", path="Tea", section="^none")
-    assert said == "not_found: no block ^none in Projects/Tea.md. Blocks here: ^degrees."
 
 
 @pytest.mark.parametrize(
@@ -423,13 +374,6 @@ def test_a_long_line_is_cut_and_says_which_argument_shows_it(make: MakeDesk) -> 
     said = desk.said("read", path="Long", lines="2-")
     assert said.endswith("[cut after 20,000 of 30,000 characters, in the middle of line 2: raise max_chars]")
     assert desk.said("read", path="Long", lines="2-", max_chars=30_000).endswith("x" * 30_000)
-
-
-def test_a_note_that_is_not_utf_8_is_shown_and_says_so(make: MakeDesk) -> None:
-    desk = make({"Old.md": b"caf\xe9\n"})
-    head, _, text = desk.said("read", path="Old").partition("\n")
-    assert head.endswith(" · not UTF-8: shown with �, cannot be edited")
-    assert text == "caf�\n"
 
 
 def test_a_byte_order_mark_is_not_shown(make: MakeDesk) -> None:
@@ -576,13 +520,6 @@ def test_an_ambiguous_link_is_marked_and_an_alias_is_no_link(desk: Desk) -> None
     assert lines[1].startswith("→ People/Twin.md (L4)")
     assert any(line.startswith("→ Cha (L4) [broken]") for line in lines)
     assert any(line.startswith("→ pics/cup.png (L4)") for line in lines)
-
-
-def test_one_direction_may_be_asked_for(desk: Desk) -> None:
-    assert desk.said("links", path="Ann", direction="in").split("\n") == [
-        "People/Ann.md: links 1 in",
-        "← Journal/2026-11-02.md (L1): Drank green tea with [[Ann]]. #drinks/hot",
-    ]
 
 
 def test_deeper_links_say_in_which_note_they_stand(make: MakeDesk) -> None:

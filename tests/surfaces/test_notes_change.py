@@ -30,15 +30,6 @@ def test_a_new_note_is_made_with_its_folders(make: MakeDesk) -> None:
     assert desk.version("Ideas/Tea") == VERSION.findall(answer)[0]
 
 
-def test_a_note_that_is_there_is_not_overwritten_without_its_version(make: MakeDesk) -> None:
-    desk = make({"Tea.md": "old"})
-    said = desk.refused("write", path="Tea", content="new")
-    assert said == (
-        "exists: Tea.md is there already. Edit it, overwrite it with the version you read, or choose another name."
-    )
-    assert desk.text("Tea.md") == "old"
-
-
 def test_with_its_version_it_is_overwritten(make: MakeDesk) -> None:
     desk = make({"Tea.md": "old"})
     answer = desk.said("write", path="tea.md", content="new", version=desk.version("Tea"))
@@ -74,11 +65,6 @@ def test_what_an_editor_changed_since_it_was_read_is_shown_too(make: MakeDesk) -
     assert desk.text("Tea.md") == "one\nTWO\n"
 
 
-def test_a_version_where_no_note_is_is_a_conflict(make: MakeDesk) -> None:
-    said = make().refused("write", path="Tea", content="x", version="0123456789ab")
-    assert said == "conflict: Tea.md is not there. Leave out version to create it."
-
-
 @pytest.mark.parametrize(
     "path",
     [
@@ -106,12 +92,6 @@ def test_a_note_that_is_too_large_is_refused(make: MakeDesk) -> None:
     assert desk.refused("write", path="New", content="y" * 101).startswith("too_large: New.md would be 101 bytes; ")
     assert desk.refused("edit", path="Tea", edits=[{"append": "é" * 10}]).startswith("too_large: ")
     assert not desk.there("New.md")
-
-
-def test_a_full_workspace_refuses_more(make: MakeDesk) -> None:
-    desk = make({"A.md": "x"}, quota_files=1)
-    said = desk.refused("write", path="B", content="x")
-    assert said == "too_large: the workspace would hold 2 files; the most is 1. Delete something first."
 
 
 # ---- edit ---------------------------------------------------------------------------------------------
@@ -144,12 +124,6 @@ def test_each_edit_changes_what_it_says_and_nothing_else(make: MakeDesk, edit: d
         assert desk.raw("List.md").decode().removeprefix("\ufeff") == after.replace("\n", end)
         assert answer.startswith("Edited List.md · version ")
         assert f"version {desk.version('List')}\n@@ " in answer or edit == {"after": 15, "insert": "last"}
-
-
-def test_edits_are_in_order_each_on_the_result_of_the_one_before(make: MakeDesk) -> None:
-    desk = make({"A.md": "one\n"})
-    desk.done("edit", path="A", edits=[{"replace": "one", "with": "two"}, {"replace": "two", "with": "three"}])
-    assert desk.text("A.md") == "three\n"
 
 
 def test_line_numbers_are_those_of_the_note_as_read(make: MakeDesk) -> None:
@@ -352,13 +326,6 @@ def test_a_strange_value_is_read_again_as_it_was_set(make: MakeDesk, value: Any)
     assert desk.said("properties", path="A").endswith(f"\nkey: {shown}")
 
 
-def test_an_attachment_has_no_properties(make: MakeDesk) -> None:
-    desk = make({"Plan.canvas": "{}"})
-    said = desk.refused("properties", path="Plan.canvas", set={"a": 1})
-    assert said == "invalid: Plan.canvas is not a note, so it has no properties. Name a note."
-    assert desk.text("Plan.canvas") == "{}"
-
-
 # ---- move ---------------------------------------------------------------------------------------------
 
 
@@ -379,16 +346,6 @@ def test_moving_a_note_takes_every_link_along(make: MakeDesk) -> None:
     )
     assert desk.text("Drinks/Green tea.md") == "self [[#Steps]] [rel](../Water.md) [[Water]]\n# Steps\n"
     assert json.loads(desk.text("Board.canvas"))["nodes"][0]["file"] == "Drinks/Green tea.md"
-
-
-def test_a_dry_run_says_what_would_happen_and_does_nothing(make: MakeDesk) -> None:
-    desk = make({"Tea.md": "", "A.md": "[[Tea]]"})
-    answer = desk.said("move", **{"from": "Tea", "to": "Cha", "dry_run": True})
-    assert answer == "Would move Tea.md to Cha.md; 1 link in 1 file would follow.\nA.md: 1 link"
-    answer = desk.said("delete", path="Tea", dry_run=True)
-    assert answer == "Would delete Tea.md (to .trash/Tea.md); 1 note links to it:\nA.md"
-    assert desk.text("A.md") == "[[Tea]]"
-    assert desk.said("history").startswith("No changes")
 
 
 def test_a_folder_and_an_attachment_move_too(make: MakeDesk) -> None:
@@ -566,12 +523,6 @@ def test_a_folder_is_not_deleted(make: MakeDesk) -> None:
 # ---- daily --------------------------------------------------------------------------------------------
 
 NOON = 1793620800.0  # 2026-11-02T12:00:00Z
-
-
-def test_a_day_without_a_note_is_not_found_and_nothing_is_made(make: MakeDesk) -> None:
-    desk = make({"A.md": ""}, clock=lambda: NOON)
-    assert desk.refused("daily") == "not_found: there is no note for 2026-11-02 (daily/2026-11-02.md). Append makes it."
-    assert not desk.there("daily")
 
 
 def test_appending_makes_the_note_and_the_section(make: MakeDesk) -> None:

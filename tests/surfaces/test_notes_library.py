@@ -280,11 +280,3 @@ def test_writing_is_allowed_only_under_the_folders_named(make: MakeDesk, tool: s
     said = desk.refused(tool, **args)
     assert said.startswith("forbidden: writing to ")
     assert said.endswith(" is not allowed. Write under Inbox/** or Drafts/**.")
-
-
-def test_links_are_rewritten_wherever_they_stand(make: MakeDesk) -> None:
-    desk = make({"A.md": "[[I]]", "Inbox/I.md": "i"}, write_under=("Inbox/**",))
-    desk.done("write", path="Inbox/New", content="x")
-    desk.done("move", **{"from": "I", "to": "Inbox/J"})
-    assert desk.text("A.md") == "[[J]]"
-    assert desk.refused("move", **{"from": "J", "to": "J"}).startswith("forbidden: writing to J.md is not allowed. ")

@@ -133,16 +133,6 @@ def test_a_note_moved_back_with_later_words_says_so(make: MakeDesk) -> None:
     assert "Tea.md is back, but for later changes, which were kept:" in said and "+two" in said
 
 
-def test_an_undo_says_what_became_of_each_file(make: MakeDesk) -> None:
-    desk = make({"Tea.md": "", "A.md": "[[Tea]]"})
-    change = desk.done("move", **{"from": "Tea", "to": "Cha"})
-    dry = desk.said("undo", change=change, dry_run=True).split("\n")
-    assert dry[0] == "Would take back “moved Tea.md to Cha.md” in 3 files:"
-    assert sorted(dry[1:]) == ["A.md is as before", "Cha.md is deleted again", "Tea.md is back"]
-    assert desk.text("A.md") == "[[Cha]]"
-    assert desk.said("undo", change=change).startswith("Took back “moved Tea.md to Cha.md” in 3 files:")
-
-
 def test_later_changes_elsewhere_in_the_note_stay(make: MakeDesk) -> None:
     desk = make({"Poem.md": POEM})
     change = desk.done("edit", path="Poem", edits=[{"replace": "line 3\n", "with": "THREE\n"}])
@@ -167,30 +157,12 @@ def test_what_stands_in_the_way_is_named(make: MakeDesk) -> None:
     assert desk.text("Poem.md") == POEM
 
 
-def test_an_outside_edit_at_the_same_place_stands_in_the_way(make: MakeDesk) -> None:
-    desk = make({"Poem.md": POEM})
-    change = desk.done("edit", path="Poem", edits=[{"replace": "line 3\n", "with": "THREE\n"}])
-    desk.outside("Poem.md", POEM.replace("line 3\n", "mine\n"))
-    assert desk.refused("undo", change=change) == (
-        "conflict: Poem.md was changed since at the same place, outside Notewright. Put it right by hand."
-    )
-
-
 def test_a_name_that_is_taken_again_stands_in_the_way(make: MakeDesk) -> None:
     desk = make({"A.md": "old"})
     change = desk.done("delete", path="A")
     desk.done("write", path="A", content="new")
     assert desk.refused("undo", change=change).startswith("conflict: A.md is there again by claude (change ")
     assert desk.text("A.md") == "new"
-
-
-def test_a_change_is_taken_back_once(make: MakeDesk) -> None:
-    desk = make({"A.md": ""})
-    change = desk.done("edit", path="A", edits=[{"append": "x"}])
-    back = desk.done("undo", change=change)
-    assert desk.refused("undo", change=change) == (
-        f"conflict: {change} was taken back already, by {back}. Undo {back} to have it again."
-    )
 
 
 def test_a_client_takes_back_its_own_afternoon_in_one_change(make: MakeDesk) -> None:

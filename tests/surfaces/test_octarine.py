@@ -149,10 +149,6 @@ def test_text_that_is_not_utf_8_is_shown_as_far_as_it_can_be(desk: Desk, work: P
     assert data["content"] == "caf\ufffd\n" and data["hash"] == hashlib.sha256(b"caf\xe9\n").hexdigest()
 
 
-def test_a_leading_slash_is_the_workspaces_root(still: Desk) -> None:
-    assert still.data(READ, workspace="Work", note_path="/README.md")["content"] == "# Work\n"
-
-
 @pytest.mark.parametrize(
     "path", ["Nope.md", "readme.md", "README", "Projects", ".gitignore", ".git/config", "a/b/c.md"]
 )
