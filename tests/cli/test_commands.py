@@ -332,40 +332,6 @@ def test_a_reader_that_goes_away_is_no_error(bakery: Path, tmp_path: Path) -> No
     assert "Traceback" not in done.stderr and "Exception" not in done.stderr
 
 
-def loaded_by(words: list[str], cwd: Path) -> set[str]:
-    """Which top-level modules a command imports."""
-    code = f"import sys; from notewright.cli.main import main\ntry: main({words!r})\nexcept SystemExit: pass\n"
-    code += "print('MODULES', *{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, timeout=60)
-    return set(done.stderr.partition("MODULES")[2].split())
-
-
-@pytest.mark.slow
-def test_help_loads_next_to_nothing(tmp_path: Path) -> None:
-    loaded = loaded_by(["--help"], tmp_path)
-    heavy = {
-        "mcp",
-        "starlette",
-        "uvicorn",
-        "rich",
-        "watchfiles",
-        "re2",
-        "regex",
-        "apsw",
-        "dataclasses",
-        "asyncio",
-        "json",
-    }
-    assert loaded & heavy == set()
-
-
-@pytest.mark.slow
-def test_search_loads_no_server_and_no_printer(tmp_path: Path) -> None:
-    (tmp_path / "notes").mkdir()
-    words = ["search", "x", "--workspace", str(tmp_path / "notes"), "--state", str(tmp_path / "state")]
-    assert loaded_by(words, tmp_path) & {"mcp", "starlette", "uvicorn", "rich", "watchfiles", "asyncio"} == set()
-
-
 @pytest.mark.parametrize(
     "words",
     [

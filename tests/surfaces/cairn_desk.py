@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,7 @@ class Desk:
 OpenDesk = Callable[..., Desk]
 
 
+@contextmanager
 def desks(tmp_path: Path) -> Generator[OpenDesk, None, None]:
     """`make({"a/b": "text"}, times={"a/b": 1_700_000_000}, read_only=True)`: paths have no `.md`. Nobody watches."""
     opened: list[Desk] = []

@@ -1,16 +1,29 @@
 """What tests of surfaces share."""
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.surfaces import cairn_desk, notes_desk
 from tests.surfaces.vault import Vault, filled
 
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig
 
 OpenVault = Callable[..., Vault]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[notes_desk.MakeDesk]:
+    with notes_desk.desks(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def cairn(tmp_path: Path) -> Iterator[cairn_desk.OpenDesk]:
+    with cairn_desk.desks(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture

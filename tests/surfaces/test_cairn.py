@@ -2,13 +2,12 @@
 
 import json
 import re
-from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.surfaces.cairn_desk import JAMIE, NOON, PARTS, OpenDesk, desks
+from tests.surfaces.cairn_desk import JAMIE, NOON, PARTS, OpenDesk
 
 from notewright import errors
 from notewright.engine.changes.history import list_changes, undo
@@ -19,11 +18,6 @@ from notewright.surfaces.base import Call, FailedCall
 from notewright.surfaces.cairn.tools import SURFACE
 
 pytestmark = pytest.mark.slow  # its transcripts are quick
-
-
-@pytest.fixture
-def cairn(tmp_path: Path) -> Generator[OpenDesk, None, None]:
-    yield from desks(tmp_path)
 
 
 # ---- the surface --------------------------------------------------------------------------------------

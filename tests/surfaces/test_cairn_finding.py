@@ -2,21 +2,14 @@
 
 import base64
 import json
-from collections.abc import Generator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.surfaces.cairn_desk import JAMIE, OpenDesk, desks
+from tests.surfaces.cairn_desk import JAMIE, OpenDesk
 
 pytestmark = pytest.mark.slow  # its transcripts are quick
 
 BASE = 1_771_941_600  # 2026-02-24T14:00:00Z
-
-
-@pytest.fixture
-def cairn(tmp_path: Path) -> Generator[OpenDesk, None, None]:
-    yield from desks(tmp_path)
 
 
 def cursor(value: Any) -> str:

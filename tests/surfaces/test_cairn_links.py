@@ -1,13 +1,11 @@
 """Cairn's links, word for word (contracts A1, A2.9 to A2.16)."""
 
 import json
-from collections.abc import Generator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.surfaces.cairn_desk import JAMIE, Desk, OpenDesk, desks
+from tests.surfaces.cairn_desk import JAMIE, Desk, OpenDesk
 
 from notewright.engine.access import Access
 from notewright.engine.changes.history import list_changes, undo
@@ -20,11 +18,6 @@ from notewright.surfaces.cairn.tools import SURFACE
 from notewright.surfaces.perform import perform
 
 pytestmark = pytest.mark.slow  # its transcripts are quick
-
-
-@pytest.fixture
-def cairn(tmp_path: Path) -> Generator[OpenDesk, None, None]:
-    yield from desks(tmp_path)
 
 
 def test_links_both_ways_have_these_keys_in_this_order(cairn: OpenDesk) -> None:

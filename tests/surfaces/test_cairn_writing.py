@@ -1,13 +1,11 @@
 """Cairn's writing and patching, word for word (contracts A1, A2)."""
 
 import re
-from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.surfaces.cairn_desk import JAMIE, NOON, PARTS, STAMP, OpenDesk, desks
+from tests.surfaces.cairn_desk import JAMIE, NOON, PARTS, STAMP, OpenDesk
 
 from notewright import errors
 from notewright.engine.library import Library
@@ -16,11 +14,6 @@ from notewright.surfaces.base import Call, FailedCall
 from notewright.surfaces.cairn.tools import SURFACE
 
 pytestmark = pytest.mark.slow  # its transcripts are quick
-
-
-@pytest.fixture
-def cairn(tmp_path: Path) -> Generator[OpenDesk, None, None]:
-    yield from desks(tmp_path)
 
 
 # ---- writing ------------------------------------------------------------------------------------------

@@ -4,12 +4,10 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Generator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.surfaces.notes_desk import VERSION, Desk, MakeDesk, desks
+from tests.surfaces.notes_desk import VERSION, Desk, MakeDesk
 
 from notewright.surfaces.base import Image
 from notewright.surfaces.notes.tools import SURFACE
@@ -45,12 +43,6 @@ FILES: dict[str, str | bytes] = {
     "pics/cup.png": b"\x89PNG\r\n\x1a\n tiny",
     "pics/plan.pdf": b"%PDF",
 }
-
-
-@pytest.fixture
-def make(tmp_path: Path) -> Generator[MakeDesk, None, None]:
-    with desks(tmp_path) as made:
-        yield made
 
 
 @pytest.fixture

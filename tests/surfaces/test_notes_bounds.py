@@ -3,28 +3,18 @@
 import os
 import random
 import re
-import threading
 import time
-from collections.abc import Generator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.stores.parts import JUST_NOW, put
-from tests.surfaces.notes_desk import Desk, MakeDesk, desks
+from tests.surfaces.notes_desk import Desk, MakeDesk
 
 from notewright.engine.workspace import Limits
 from notewright.surfaces.notes.tools import SURFACE
 
 MOST = 24_000
 DEEP = "/".join(["a very long name of a folder that nobody would want to read twice " * 3] * 4)
-
-
-@pytest.fixture
-def make(tmp_path: Path) -> Generator[MakeDesk, None, None]:
-    with desks(tmp_path) as made:
-        yield made
 
 
 @pytest.fixture
@@ -175,29 +165,6 @@ def test_times_that_no_calendar_has_are_shown_somehow(make: MakeDesk) -> None:
 
 
 # ---- what is in the way -------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_a_note_that_an_editor_never_stops_saving_is_busy(make: MakeDesk) -> None:
-    desk = make({"Tea.md": "x"})
-    stop, saved = threading.Event(), threading.Event()
-
-    def save() -> None:
-        number = 0
-        while not stop.wait(0.02):
-            number += 1
-            put(desk.root / "Tea.md", b"save %d\n" % number * 50, age=JUST_NOW)
-            saved.set()
-
-    editor = threading.Thread(target=save)
-    editor.start()
-    try:
-        assert saved.wait(30)
-        assert desk.refused("edit", path="Tea", edits=[{"append": "mine"}]).startswith("busy: ")
-    finally:
-        stop.set()
-        editor.join()
-    assert "mine" not in desk.text("Tea.md")
 
 
 def test_an_index_that_is_not_ready_is_busy_and_reading_goes_on(make: MakeDesk) -> None:

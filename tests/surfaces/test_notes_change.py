@@ -3,20 +3,12 @@
 import json
 import re
 import threading
-from collections.abc import Generator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.surfaces.notes_desk import VERSION, MakeDesk, desks
+from tests.surfaces.notes_desk import VERSION, MakeDesk
 
 LIST = "# List\n\n## Open\n\n- alpha\n- beta\n\n### Later\n\n- gamma\n\n\n## Done\n\n- omega\n"
-
-
-@pytest.fixture
-def make(tmp_path: Path) -> Generator[MakeDesk, None, None]:
-    with desks(tmp_path) as made:
-        yield made
 
 
 # ---- write --------------------------------------------------------------------------------------------

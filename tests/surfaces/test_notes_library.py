@@ -1,24 +1,16 @@
 """`notes` over several workspaces, and for those who may not see or change everything (contracts G, design §11)."""
 
-from collections.abc import Generator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.surfaces.notes_desk import Desk, MakeDesk, desks
+from tests.surfaces.notes_desk import Desk, MakeDesk
 
 from notewright.engine.access import Access
 from notewright.errors import Unavailable
 
 WORK = {"Tea.md": "# Tea\n[[Plan]]\n", "Projects/Plan.md": "plan for tea\n", "Both.md": "w\n"}
 HOME = {"Garden/Roses.md": "roses and tea\n", "Both.md": "h\n"}
-
-
-@pytest.fixture
-def make(tmp_path: Path) -> Generator[MakeDesk, None, None]:
-    with desks(tmp_path) as made:
-        yield made
 
 
 @pytest.fixture

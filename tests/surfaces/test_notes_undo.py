@@ -1,20 +1,12 @@
 """`notes`, what was done and taking it back (contracts G, design §7.4)."""
 
 import re
-from collections.abc import Generator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.surfaces.notes_desk import Desk, MakeDesk, desks
+from tests.surfaces.notes_desk import Desk, MakeDesk
 
 POEM = "".join(f"line {number}\n" for number in range(1, 31))
-
-
-@pytest.fixture
-def make(tmp_path: Path) -> Generator[MakeDesk, None, None]:
-    with desks(tmp_path) as made:
-        yield made
 
 
 class Clock:

@@ -534,20 +534,6 @@ def test_control_characters_in_texts_are_kept(vault: OpenVault) -> None:
     assert v.text("read_note", name="A") == "a\x00b\x1b\u2028\ufeff"
 
 
-def test_twenty_clients_that_append_at_once_lose_nothing(vault: OpenVault) -> None:
-    v = vault({"A": ""})
-    clients = [v.another_session() for _ in range(20)]
-    threads = [
-        threading.Thread(target=client.told, args=("append_note",), kwargs={"name": "A", "text": f"line {number}"})
-        for number, client in enumerate(clients)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert sorted(v.file("A").split("\n\n")[1:]) == sorted(f"line {number}" for number in range(20))
-
-
 def test_while_the_index_is_not_there_names_and_texts_are_and_the_rest_is_to_be_tried_again(
     vault: OpenVault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
