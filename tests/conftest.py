@@ -133,6 +133,12 @@ def write_files(root: Path, files: Mapping[str, str | bytes]) -> None:
         place.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
+def read_files(root: Path) -> dict[str, bytes]:
+    """The bytes of every file in a folder, hidden ones too, by path."""
+    found = sorted(place for place in root.rglob("*") if place.is_file())
+    return {place.relative_to(root).as_posix(): place.read_bytes() for place in found}
+
+
 def refuse_missing_service(report: Report) -> Report:
     """The same report; a skip for want of a service ("service: …") is a failure where NOTEWRIGHT_CI=1."""
     if NO_SKIPPING and report.skipped and isinstance(report.longrepr, tuple):

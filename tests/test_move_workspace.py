@@ -14,7 +14,7 @@ from typing import Any
 import obstore
 import pytest
 from tests.bucket import BUCKET, KEY, READ_KEY, READ_SECRET, SECRET, Bucket
-from tests.conftest import ROOT, write_files
+from tests.conftest import ROOT, read_files, write_files
 from tests.engine.transfer.backup_parts import files, times
 
 from notewright.cli.main import main
@@ -57,8 +57,7 @@ class Places:
     def read(self, location: str) -> dict[str, bytes]:
         """Everything there, without what is ours in a bucket."""
         if not location.startswith("s3:"):
-            root = Path(location)
-            return {f.relative_to(root).as_posix(): f.read_bytes() for f in root.rglob("*") if f.is_file()}
+            return read_files(Path(location))
         prefix = location.removeprefix(f"s3://{BUCKET}/")
         found = [meta["path"] for page in obstore.list(self.bucket.outside, prefix) for meta in page]
         named = {key.removeprefix(f"{prefix}/"): key for key in found}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests import quick
-from tests.conftest import left_out
+from tests.conftest import left_out, read_files
 
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
@@ -112,15 +112,11 @@ def test_the_licence_is_written_out() -> None:
     assert "Apache License" in text and "END OF TERMS AND CONDITIONS" in text
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-
-
 def test_the_same_seed_makes_the_same_vault(tmp_path: Path) -> None:
     tool = ROOT / "tools" / "make_vault.py"
     for name, seed in (("one", "7"), ("two", "7"), ("other", "8")):
         subprocess.run([sys.executable, tool, "60", tmp_path / name, "--seed", seed], check=True, capture_output=True)
-    one, two, other = (contents(tmp_path / name) for name in ("one", "two", "other"))
+    one, two, other = (read_files(tmp_path / name) for name in ("one", "two", "other"))
     assert one == two != other
     assert sum(name.endswith(".md") for name in one) == 60
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import ROOT
+from tests.conftest import ROOT, read_files
 
 from notewright.cli.main import main
 
@@ -38,8 +38,7 @@ class Vault:
         return json.loads(self.run(*words, "--json", code=code)[0])
 
     def texts(self) -> dict[str, bytes]:
-        files = [path for path in self.root.rglob("*") if path.is_file()]
-        return {path.relative_to(self.root).as_posix(): path.read_bytes() for path in files}
+        return read_files(self.root)
 
 
 @pytest.fixture

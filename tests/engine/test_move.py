@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conftest import read_files
 
 from notewright.engine.changes.history import list_changes, undo
 from notewright.engine.check import check
@@ -20,7 +21,7 @@ TEA = NotePath("Tea.md")
 
 
 def texts(root: Path) -> dict[str, str]:
-    return {str(p.relative_to(root)): p.read_text() for p in sorted(root.rglob("*")) if p.is_file()}
+    return {path: data.decode() for path, data in read_files(root).items()}
 
 
 def test_every_form_of_link_follows(workspace, tmp_path: Path) -> None:
@@ -84,14 +85,10 @@ def test_a_folder_moves_with_all_that_is_in_it(workspace, tmp_path: Path) -> Non
         }
     )
     moved = move(ws, NotePath("old"), "new/place")
-    assert texts_of(tmp_path / "Main") == ["C.md", "new/place/A.md", "new/place/deep/B.md", "new/place/pic.png"]
+    assert list(read_files(tmp_path / "Main")) == ["C.md", "new/place/A.md", "new/place/deep/B.md", "new/place/pic.png"]
     assert (tmp_path / "Main/C.md").read_text() == "[[new/place/deep/B]]"
     assert moved.new == "new/place"
     assert check(ws) == []
-
-
-def texts_of(root: Path) -> list[str]:
-    return [str(p.relative_to(root)) for p in sorted(root.rglob("*")) if p.is_file()]
 
 
 def test_moving_into_a_folder_keeps_the_name(workspace) -> None:
@@ -204,23 +201,16 @@ def test_headings_and_tags_are_renamed_with_their_links(workspace, tmp_path: Pat
 @pytest.mark.slow
 @pytest.mark.parametrize("vault", ["quartz-docs", "iron-vault-docs", "tasks-docs", "knowledge-garden-zh"])
 def test_renames_of_real_vaults_are_right_byte_for_byte(workspace, shared: Path, tmp_path: Path, vault: str) -> None:
-    source = shared / "vaults" / vault / "vault"
-    ws = workspace({str(p.relative_to(source)): p.read_bytes() for p in source.rglob("*") if p.is_file()})
-    root = tmp_path / "Main"
-    before = {p: p.read_bytes() for p in root.rglob("*") if p.is_file()}
+    before = read_files(shared / "vaults" / vault / "vault")
+    ws, root = workspace(before), tmp_path / "Main"
     lines = (shared / "truth" / vault / "renames.jsonl").read_text().splitlines()
     for case in map(json.loads, lines[:12]):
         moved = move(ws, NotePath(case["from"]), case["to"])
-        changed = {
-            str(p.relative_to(root)): p.read_bytes()
-            for p in root.rglob("*")
-            if p.is_file() and before.get(p) != p.read_bytes()
-        }
+        changed = {path: data for path, data in read_files(root).items() if before.get(path) != data}
         check_rename(case, changed)
         assert moved.change_id
         undo(ws, moved.change_id)
-        after = {p: p.read_bytes() for p in root.rglob("*") if p.is_file()}
-        assert after == before
+        assert read_files(root) == before
 
 
 def check_rename(case: dict[str, Any], changed: dict[str, bytes]) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.conftest import MakeWorkspace, write_files
+from tests.conftest import MakeWorkspace, read_files, write_files
 from tests.engine.mounting import read_only, small_disk
 from tests.engine.proving import differences, found
 
@@ -20,10 +20,6 @@ from notewright.ledger.base import ChangeQuery
 from notewright.notes.path import NotePath
 
 pytestmark = pytest.mark.slow
-
-
-def texts(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_a_folder_on_a_read_only_disk_is_read_and_searched_and_refuses_writes(
@@ -43,7 +39,7 @@ def test_a_folder_on_a_read_only_disk_is_read_and_searched_and_refuses_writes(
             with pytest.raises(Forbidden, match="file system does not let"):
                 change()
         assert ws.ledger.find_unfinished() == [] and ws.ledger.find_changes(ChangeQuery()) == []
-    assert texts(tmp_path / "Main") == {"Tea.md": b"green\n", "L.md": b"[[Tea]]\n"}
+    assert read_files(tmp_path / "Main") == {"Tea.md": b"green\n", "L.md": b"[[Tea]]\n"}
 
 
 def open_with(place: Path) -> Workspace:
@@ -71,12 +67,12 @@ def test_a_change_set_that_does_not_fit_on_the_disk_is_refused_whole(tmp_path: P
     linking = {f"L{number}.md": f"see [[Old]] {'x' * 3000}\n" for number in range(40)}
     with small_disk(tmp_path / "Main", 300):
         write_files(tmp_path / "Main", {"Old.md": "the note\n", **linking})
-        before = texts(tmp_path / "Main")
+        before = read_files(tmp_path / "Main")
         ws = open_with(tmp_path)
         try:
             with pytest.raises(NoSpace, match="no space"):
                 move(ws, NotePath("Old.md"), "A much longer name than the old one was")
-            assert texts(tmp_path / "Main") == before, "the old bytes are there, and nothing beside them"
+            assert read_files(tmp_path / "Main") == before, "the old bytes are there, and nothing beside them"
             assert ws.ledger.find_unfinished() == [] and ws.ledger.find_changes(ChangeQuery()) == []
             assert differences(ws) == {}
             for number in range(20):
@@ -97,7 +93,7 @@ def test_a_full_disk_of_the_history_refuses_a_change_and_keeps_what_was_there(tm
             with pytest.raises(NoSpace, match="history is full"):
                 for number in range(20):
                     create(ws, NotePath(f"{number}.md"), bytes(f"{number}\n" * 20_000, "ascii"))
-            kept = {path: data for path, data in texts(tmp_path / "Main").items() if len(data) < 100}
+            kept = {path: data for path, data in read_files(tmp_path / "Main").items() if len(data) < 100}
             assert kept == {"Tea.md": b"green\nmore\n"}
             (tmp_path / "state" / "filler").unlink()
             assert first
@@ -119,7 +115,7 @@ def test_a_full_disk_of_the_index_refuses_no_write_and_it_catches_up(tmp_path: P
                     file.write(b"x" * 1000)
             for number in range(10):
                 create(ws, NotePath(f"{number}.md"), bytes(f"apple {number} [[Tea]]\n" * 50, "ascii"))
-            assert len(texts(tmp_path / "Main")) == 11
+            assert len(read_files(tmp_path / "Main")) == 11
             with pytest.raises(Problem):
                 move(ws, NotePath("Tea.md"), "Chai")
             filler.unlink()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from tests.conftest import write_files
+from tests.conftest import read_files, write_files
 from tests.server.crowd import Ask, Client, Deed, Told
 from tests.server.lines import NOTEWRIGHT
 
@@ -266,9 +266,7 @@ class Townsman:
 
 def texts(place: Path) -> dict[str, str]:
     """Every note that is there."""
-    root = place / "notes"
-    found = (file for file in root.rglob("*") if file.is_file())
-    return {str(file.relative_to(root)): file.read_text() for file in found}
+    return {path: data.decode() for path, data in read_files(place / "notes").items()}
 
 
 def complaints(place: Path, before: dict[str, str], deeds: Sequence[Deed]) -> list[str]:

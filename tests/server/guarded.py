@@ -18,7 +18,7 @@ from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
-from tests.conftest import write_files
+from tests.conftest import read_files, write_files
 
 from notewright.accounts.base import Grant
 from notewright.app.compose_http import Site
@@ -181,8 +181,7 @@ class Guarded:
 
     def files(self) -> dict[str, bytes]:
         """Every byte of every note there is."""
-        root = self.place / "notes"
-        return {str(file.relative_to(root)): file.read_bytes() for file in sorted(root.rglob("*")) if file.is_file()}
+        return read_files(self.place / "notes")
 
 
 def configured(place: Path, garden: Mapping[str, str | bytes] = GARDEN, **settings: Any) -> Config:

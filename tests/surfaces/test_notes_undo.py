@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import pytest
+from tests.conftest import read_files
 from tests.surfaces.notes_desk import Desk, MakeDesk
 
 POEM = "".join(f"line {number}\n" for number in range(1, 31))
@@ -21,11 +22,7 @@ class Clock:
 
 
 def files(desk: Desk) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(desk.root)): path.read_bytes()
-        for path in sorted(desk.root.rglob("*"))
-        if path.is_file() and ".trash" not in path.parts
-    }
+    return {path: data for path, data in read_files(desk.root).items() if not path.startswith(".trash/")}
 
 
 # ---- history ------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import write_files
+from tests.conftest import read_files, write_files
 
 from notewright import errors
 from notewright.accounts.limits import RateLimits
@@ -691,7 +691,7 @@ def opened(place: Path, **settings: Any) -> Workspace:
 
 
 def files_in(place: Path) -> list[str]:
-    return sorted(str(path.relative_to(place / "Brain")) for path in (place / "Brain").rglob("*") if path.is_file())
+    return sorted(read_files(place / "Brain"))
 
 
 def test_an_empty_workspace_is_laid_out_once(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.conftest import read_files
+
 from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace
 from notewright.ledger.base import Actor
@@ -63,7 +65,7 @@ class Vault:
 
     def files(self) -> dict[str, bytes]:
         """Every file, hidden ones too."""
-        return {str(p.relative_to(self.root)): p.read_bytes() for p in sorted(self.root.rglob("*")) if p.is_file()}
+        return read_files(self.root)
 
     def write(self, path: str, content: str | bytes) -> None:
         """Somebody else saves a file; some time ago, so that nobody has to wait until it is still."""

@@ -6,6 +6,7 @@ Each task says what the person wants, what the agent calls, and what must be tru
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tests.conftest import read_files
 from tests.tasks.agent import Agent, change, first_path, paths, version
 
 
@@ -237,14 +238,14 @@ def delete_only_what_nobody_needs(agent: Agent) -> None:
 
 
 def undo_an_afternoon(agent: Agent) -> None:
-    before = {path: path.read_bytes() for path in agent.root.rglob("*") if path.is_file()}
+    before = read_files(agent.root)
     agent("edit", path="Damp", edits=[{"append": "x"}])
     agent("move", **{"from": "Leaven", "to": "Recipes/Sourdough"})
     agent("delete", path="Timeline")
     agent("write", path="Junk", content="x")
     agent("undo", since="2025-01-01")
-    after = {path: path.read_bytes() for path in agent.root.rglob("*") if path.is_file() and ".trash" not in path.parts}
-    assert after == before
+    after = read_files(agent.root)
+    assert {path: data for path, data in after.items() if not path.startswith(".trash/")} == before
 
 
 def undo_one_thing_and_keep_what_came_after(agent: Agent) -> None:

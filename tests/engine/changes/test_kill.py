@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conftest import read_files
 
 from notewright.ledger.base import ChangeQuery
 from notewright.ledger.sqlite import SqliteLedger
@@ -55,8 +56,7 @@ class Slayer:
         self._running.stdout.close()
 
     def notes(self) -> dict[str, str]:
-        found = (path for path in self.folder.rglob("*") if path.is_file())
-        return {str(path.relative_to(self.folder)): path.read_text() for path in found}
+        return {path: data.decode() for path, data in read_files(self.folder).items()}
 
     def swept(self) -> dict[str, str]:
         """What is there after a listing has found what dead processes laid beside, and it was looked at."""

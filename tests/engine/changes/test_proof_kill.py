@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.conftest import read_files
 from tests.engine.changes.killing import really_opened
 from tests.engine.changes.test_kill import ROOT, SEED, Slayer, assert_recorded, lay_out, vault
 from tests.engine.proving import differences
@@ -154,8 +155,7 @@ def check_together(folder: Path, state: Path) -> None:
         assert differences(ws) == {}
     finally:
         close_workspace(ws)
-    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-    texts = {path: file.read_text() for path, file in files.items()}
+    texts = {path: data.decode() for path, data in read_files(folder).items()}
     lines = [line.split()[0] for path, text in texts.items() if path.startswith("Shared") for line in text.splitlines()]
     acknowledged = [line for acks in state.glob("*.acks") for line in acks.read_text().splitlines()]
     assert len(acknowledged) > 5
