@@ -1,19 +1,16 @@
 """backup, restore, export and import as a person types them."""
 
 import io
-import json
 import os
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.cli.commandline import CommandLine
 from tests.conftest import ROOT, write_files
 from tests.engine.transfer.backup_parts import files
-
-from notewright.cli.main import main
 
 NOTES: dict[str, str | bytes] = {
     "Tea.md": "# Tea\n\nGreen.\n",
@@ -22,21 +19,14 @@ NOTES: dict[str, str | bytes] = {
 }
 
 
-class Desk:
-    """A folder of notes, a folder for backups, and the command line on them."""
+class Desk(CommandLine):
+    """A folder of notes, a folder for backups, and the command line on them; `anywhere` names no workspace."""
 
-    def __init__(self, place: Path, capture: pytest.CaptureFixture[str]) -> None:
-        self.place, self.root, self.to, self.capture = place, place / "notes", str(place / "to"), capture
-
-    def run(self, *words: str, code: int = 0, workspace: bool = True) -> tuple[str, str]:
-        """What a command prints and says beside."""
-        named = ["--workspace", str(self.root)] if workspace else []
-        assert main([*words, *named, "--state", str(self.place / "state")]) == code
-        read = self.capture.readouterr()
-        return read.out, read.err
-
-    def json(self, *words: str, code: int = 0, workspace: bool = True) -> Any:
-        return json.loads(self.run(*words, "--json", code=code, workspace=workspace)[0])
+    def __init__(self, place: Path, capture: pytest.CaptureFixture[str], name: str = "notes") -> None:
+        state = ("--state", str(place / "state"))
+        super().__init__(capture, "--workspace", str(place / name), *state)
+        self.place, self.root, self.to = place, place / name, str(place / "to")
+        self.anywhere = CommandLine(capture, *state)
 
 
 @pytest.fixture
@@ -67,7 +57,7 @@ def test_a_place_to_copy_to_that_is_no_bucket_or_a_zip_file_in_one_is_refused(de
 
 
 def test_a_command_on_what_is_no_bucket_is_refused(desk: Desk) -> None:
-    err = desk.run("search", "x", "--workspace", "s3://b/x", code=2, workspace=False)[1]
+    err = desk.anywhere.run("search", "x", "--workspace", "s3://b/x", code=2)[1]
     assert err == "notewright: 's3://b/x': 'b' is no bucket's name. write it as s3://bucket/prefix\n"
 
 
@@ -75,9 +65,7 @@ def test_backup_without_a_place_is_wrong_usage(desk: Desk) -> None:
     err = desk.run("backup", code=2)[1]
     assert err.startswith("notewright: no folder for backups was given. name a folder with --to, or set backup.to")
     assert "is inside the workspace" in desk.run("backup", "--to", str(desk.root / "to"), code=1)[1]
-    with pytest.raises(SystemExit) as ended:
-        main(["backup", "--to", desk.to, "--keep-days", "0"])
-    assert ended.value.code == 2
+    desk.run("backup", "--to", desk.to, "--keep-days", "0", code=2)
 
 
 def test_a_backup_with_errors_names_them_and_ends_with_1(desk: Desk) -> None:
@@ -97,18 +85,16 @@ def test_a_configuration_backs_up_all_its_workspaces(desk: Desk) -> None:
     )
     config = ("--config", str(desk.place / "server.toml"))
     write_files(Path(desk.to), {"2020-01-01/mine.txt": "mine"})
-    record = desk.json("backup", *config, workspace=False)
+    record = desk.anywhere.json("backup", *config)
     assert files(Path(record["folder"])) == {f"notes/{name}": data for name, data in files(desk.root).items()} | {
         "more/Milk.md": b"milk\n"
     }
     (desk.place / "more" / "Milk.md").unlink()
-    assert desk.run("restore", *config, "--workspace", "More", workspace=False)[0] == "created Milk.md\n"
+    assert desk.anywhere.run("restore", *config, "--workspace", "More")[0] == "created Milk.md\n"
     assert (desk.place / "more" / "Milk.md").read_text() == "milk\n"
     out = str(desk.place / "out")
-    assert desk.json("restore", *config, "--into", out, workspace=False)["created"] == sorted(
-        files(Path(record["folder"]))
-    )
-    assert desk.json("backup", *config, "--workspace", "More", workspace=False)["filesSkipped"] == 1
+    assert desk.anywhere.json("restore", *config, "--into", out)["created"] == sorted(files(Path(record["folder"])))
+    assert desk.anywhere.json("backup", *config, "--workspace", "More")["filesSkipped"] == 1
     assert len(files(Path(record["folder"]))) == 4, "the other workspace stays in the backup of the day"
 
 
@@ -139,18 +125,16 @@ def test_restore_takes_a_date_and_paths(desk: Desk) -> None:
     assert desk.run("restore", "--from", desk.to, date, str(desk.root / "Drinks"))[0] == "created Drinks/Coffee.md\n"
     assert "there is no backup of 2020-01-01" in desk.run("restore", "--from", desk.to, "2020-01-01", code=1)[1]
     assert "Nope is not in that backup" in desk.run("restore", "--from", desk.to, "Nope", code=1)[1]
-    with pytest.raises(SystemExit) as ended:
-        main(["restore", "--from", desk.to, "--into", "x", "--exact"])
-    assert ended.value.code == 2
+    desk.run("restore", "--from", desk.to, "--into", "x", "--exact", code=2)
 
 
 def test_restore_into_a_folder_makes_plain_files(desk: Desk) -> None:
     date = desk.json("backup", "--to", desk.to)["date"]
     new = desk.place / "new"
-    out, err = desk.run("restore", "--from", desk.to, "--into", str(new), workspace=False)
+    out, err = desk.anywhere.run("restore", "--from", desk.to, "--into", str(new))
     assert (out, err) == ("", f"3 files restored from the backup of {date}\n")
     assert files(new) == files(desk.root)
-    assert "is not empty" in desk.run("restore", "--from", desk.to, "--into", str(new), code=1, workspace=False)[1]
+    assert "is not empty" in desk.anywhere.run("restore", "--from", desk.to, "--into", str(new), code=1)[1]
 
 
 def test_a_damaged_backup_ends_with_1_and_the_rest_comes_back(desk: Desk) -> None:
@@ -169,7 +153,7 @@ def test_export_and_import(desk: Desk) -> None:
     out, err = desk.run("export", str(target))
     assert (out, err) == ("", f"3 files, 278 bytes: {target}\n")
     assert desk.json("export", str(target))["files"] == 3, "an older file of that name is replaced"
-    desk.root = desk.place / "other"
+    desk = Desk(desk.place, desk.capture, "other")
     desk.root.mkdir()
     assert desk.run("import", str(target), "--dry-run")[1] == "3 files would come\n"
     assert files(desk.root) == {}
@@ -217,6 +201,4 @@ def test_export_to_standard_output_is_the_zip_file_alone(desk: Desk) -> None:
     assert done.stderr == b"3 files, 278 bytes\n"
     with zipfile.ZipFile(io.BytesIO(done.stdout)) as archive:
         assert {name: archive.read(name) for name in archive.namelist()} == files(desk.root)
-    with pytest.raises(SystemExit) as ended:
-        main(["export", "-", "--json"])
-    assert ended.value.code == 2
+    desk.run("export", "-", "--json", code=2)

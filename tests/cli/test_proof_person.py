@@ -3,15 +3,14 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.conftest import ROOT, write_files
+from tests.cli.commandline import CommandLine
+from tests.conftest import write_files
 from tests.engine.mounting import read_only
+from tests.server.lines import NOTEWRIGHT, Lines
 
 from notewright.cli.main import main
 from notewright.cli.parser import all_parsers
@@ -24,25 +23,13 @@ NOTES = {
 }
 
 
-class Person:
-    """Somebody in a folder who types commands."""
+class Person(CommandLine):
+    """Somebody in a folder."""
 
     def __init__(self, place: Path, capture: pytest.CaptureFixture[str]) -> None:
-        self.root, self.state, self.capture = place / "my notes", place / "state", capture
+        super().__init__(capture, "--state", str(place / "state"))
+        self.root, self.state = place / "my notes", place / "state"
         write_files(self.root, NOTES)
-
-    def types(self, *words: str, code: int = 0) -> tuple[str, str]:
-        try:
-            ended = main([*words, "--state", str(self.state)])
-        except SystemExit as exit:
-            ended = exit.code
-        read = self.capture.readouterr()
-        assert ended == code, read.err
-        assert "Traceback" not in read.err
-        return read.out, read.err
-
-    def json(self, *words: str, code: int = 0) -> Any:
-        return json.loads(self.types(*words, "--json", code=code)[0])
 
 
 @pytest.fixture
@@ -87,19 +74,19 @@ def test_names_with_spaces_and_any_letters_are_renamed_and_taken_back(person: Pe
 
 
 def test_in_a_folder_of_a_workspace_one_is_told_so(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "lies in" not in person.types("search", "zoë")[1]
+    assert "lies in" not in person.run("search", "zoë")[1]
     monkeypatch.chdir(person.root / "My notes")
-    out, err = person.types("search", "zoë")
+    out, err = person.run("search", "zoë")
     assert out.startswith("1. ünï/Zoë note.md")
     assert f"is inside the workspace {person.root}" in err
-    assert "lies in" not in person.types("search", "zoë", "--workspace", ".")[1]
+    assert "lies in" not in person.run("search", "zoë", "--workspace", ".")[1]
 
 
 def test_a_forgotten_note_cannot_be_brought_back_and_its_bytes_are_gone(person: Person) -> None:
     change = person.json("rename", "茶", "/Tee")["change"]
     undone = person.json("undo", change)["change"]
     assert person.json("log", "Café crème", "--forget") == {"path": "Café crème.md", "forgotten": 2}
-    assert "no longer kept" in person.types("undo", undone, code=1)[1]
+    assert "no longer kept" in person.run("undo", undone, code=1)[1]
     kept = [file.read_bytes() for file in person.state.glob("state/*/ledger.db*")]
     assert kept and not any(b"[[Tee]]" in data for data in kept)
 
@@ -109,22 +96,22 @@ def test_a_forgotten_note_cannot_be_brought_back_and_its_bytes_are_gone(person: 
     [["log", "--forget"], ["search", "x", "--limit", "0"], ["links", "x", "--depth", "0"], ["log", "--limit", "0"]],
 )
 def test_what_makes_no_sense_is_wrong_usage(person: Person, words: list[str]) -> None:
-    person.types(*words, code=2)
+    person.run(*words, code=2)
 
 
 def test_a_location_that_is_not_there_or_is_a_file_or_lies_in_another_is_wrong_usage(person: Person) -> None:
-    assert "is not there" in person.types("search", "x", "--workspace", "nowhere", code=2)[1]
-    assert "is not a folder" in person.types("search", "x", "--workspace", "n1.md", code=2)[1]
-    assert "overlap" in person.types("serve", f"A={person.root}", f"B={person.root}/日本", code=2)[1]
-    assert "is inside the workspace" in person.types("search", "x", "--workspace", str(person.state.parent), code=2)[1]
+    assert "is not there" in person.run("search", "x", "--workspace", "nowhere", code=2)[1]
+    assert "is not a folder" in person.run("search", "x", "--workspace", "n1.md", code=2)[1]
+    assert "overlap" in person.run("serve", f"A={person.root}", f"B={person.root}/日本", code=2)[1]
+    assert "is inside the workspace" in person.run("search", "x", "--workspace", str(person.state.parent), code=2)[1]
 
 
 def test_notes_that_are_all_gone_are_told_at_once_and_believed_when_the_index_is_built_anew(person: Person) -> None:
-    person.types("index")
+    person.run("index")
     for place in person.root.iterdir():
         shutil.rmtree(place) if place.is_dir() else place.unlink()
     began = time.monotonic()
-    assert "gone from where they were" in person.types("search", "tea", code=1)[1]
+    assert "gone from where they were" in person.run("search", "tea", code=1)[1]
     assert time.monotonic() - began < 5
     assert person.json("index", "--rebuild")["notes"] == 0
     assert person.json("search", "tea")["hits"] == []
@@ -135,66 +122,32 @@ def test_a_read_only_disk_is_read_and_a_rename_on_it_refused(person: Person) -> 
     with read_only(person.root):
         os.chdir(person.root)
         assert person.json("links", "茶")["incoming"]
-        assert "file system does not let" in person.types("rename", "茶", "Tee", code=1)[1]
+        assert "file system does not let" in person.run("rename", "茶", "Tee", code=1)[1]
         assert person.json("log")["changes"] == []
 
 
 # ---- while servers run --------------------------------------------------------------------------------
 
 
-class Server:
-    """A server on stdio, as a client starts it."""
-
-    def __init__(self, person: Person) -> None:
-        command = [Path(sys.executable).parent / "notewright", "serve", person.root, "--state", person.state]
-        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        self.process = subprocess.Popen(command, cwd=ROOT, text=True, **pipes)
-        params = {
-            "protocolVersion": "2025-06-18",
-            "capabilities": {},
-            "clientInfo": {"name": "cli-test", "version": "1"},
-        }
-        self.ask("initialize", params)
-        self.tell({"jsonrpc": "2.0", "method": "notifications/initialized"})
-
-    def tell(self, message: dict[str, Any]) -> None:
-        self.process.stdin.write(json.dumps(message) + "\n")
-        self.process.stdin.flush()
-
-    def ask(self, method: str, params: dict[str, Any]) -> Any:
-        self.tell({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
-        return json.loads(self.process.stdout.readline())["result"]
-
-    def call(self, tool: str, **arguments: Any) -> str:
-        return "".join(
-            part["text"] for part in self.ask("tools/call", {"name": tool, "arguments": arguments})["content"]
-        )
-
-    def close(self) -> None:
-        self.process.stdin.close()
-        self.process.wait(10)
-        self.process.stdout.close()
-
-
 @pytest.mark.slow
 def test_commands_and_a_server_see_each_others_work_at_once(person: Person) -> None:
-    server = Server(person)
+    server = Lines([NOTEWRIGHT, "serve", str(person.root), "--state", str(person.state)]).greet()
     try:
-        assert "茶 is tea" in server.call("read", path="日本/茶")
+        assert "茶 is tea" in server.text("read", path="日本/茶")
         change = person.json("rename", "茶", "/Tee")["change"]
-        assert "[[Tee]]" in server.call("read", path="Café crème")
-        assert "日本" not in server.call("links", path="Tee").splitlines()[0]
-        server.call("write", path="New.md", content="a zebra [[Tee]]\n")
+        assert "[[Tee]]" in server.text("read", path="Café crème")
+        assert "日本" not in server.text("links", path="Tee").splitlines()[0]
+        server.text("write", path="New.md", content="a zebra [[Tee]]\n")
         assert person.json("search", "zebra")["hits"][0]["path"] == "New.md"
         assert {link["source"] for link in person.json("links", "Tee")["incoming"]} == {"New.md", "Café crème.md"}
         told = person.json("log")["changes"]
-        assert [one["client"] for one in told] == ["cli-test", "notewright"]
-        person.types("undo", "--client", "cli-test")
+        assert [one["client"] for one in told] == ["tester", "notewright"]
+        person.run("undo", "--client", "tester")
         assert not (person.root / "New.md").exists()
-        person.types("undo", change)
-        assert "茶 is tea" in server.call("read", path="日本/茶")
+        person.run("undo", change)
+        assert "茶 is tea" in server.text("read", path="日本/茶")
         assert person.json("index", "--rebuild")["notes"] == 15
-        assert "zoë" in server.call("search", query="zoë")
+        assert "zoë" in server.text("search", query="zoë")
     finally:
-        server.close()
+        server.leave()
     assert server.process.returncode == 0
