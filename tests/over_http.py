@@ -2,8 +2,6 @@
 
 import contextlib
 import itertools
-import socket
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,6 +11,7 @@ import httpx2
 import uvicorn
 from starlette.applications import Starlette
 from tests.server.lines import HELLO
+from tests.serving import in_thread
 
 from notewright.accounts.sqlite import SqliteAccounts
 from notewright.app import compose, compose_http
@@ -56,15 +55,8 @@ def on_the_web(config: Config, *, live: bool = False) -> Iterator[str]:
     surfaces = [compose.load_surface(name, config) for name in SURFACES]
     web = http_app(partial(OpenWorkspaces, config, live=live), surfaces)
     server = uvicorn.Server(uvicorn.Config(web, log_level="error", timeout_graceful_shutdown=5))
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [door]})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{door.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join(20)
-            assert not thread.is_alive()
+    with in_thread(server) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 class Http:

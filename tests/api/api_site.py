@@ -1,8 +1,6 @@
 """The whole site with the JSON API over real HTTP, for its tests."""
 
 import contextlib
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ import httpx2
 import uvicorn
 from tests.conftest import write_files
 from tests.over_http import Http
+from tests.serving import in_thread
 
 from notewright.accounts.base import Grant
 from notewright.app.compose_http import Site
@@ -63,17 +62,10 @@ def config_of(folder: Path, *names: str, notes: Mapping[str, str] = NOTES, **fla
 @contextlib.contextmanager
 def served(folder: Path, config: Config) -> Iterator[Served]:
     """Until the end of the block."""
-    with Site(config) as site, socket.create_server(("127.0.0.1", 0)) as door:
+    with Site(config) as site:
         made = uvicorn.Config(site.build_app(), log_config=None, proxy_headers=False, timeout_graceful_shutdown=5)
-        server = uvicorn.Server(made)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [door]})
-        thread.start()
-        try:
-            yield Served(f"http://127.0.0.1:{door.getsockname()[1]}", site, folder)
-        finally:
-            server.should_exit = True
-            thread.join(20)
-            assert not thread.is_alive()
+        with in_thread(uvicorn.Server(made)) as port:
+            yield Served(f"http://127.0.0.1:{port}", site, folder)
 
 
 def eventually(look: Callable[[], Any], seconds: float = 30) -> Any:

@@ -1,10 +1,7 @@
 """The programs of other people, and a server for them to talk to."""
 
 import shutil
-import socket
 import subprocess
-import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +12,7 @@ from tests.clients.conforming import CONFORMING
 from tests.mcp.echo import Shelf
 from tests.over_http import http_app
 from tests.server.lines import NOTEWRIGHT, over_http
+from tests.serving import in_thread
 
 HERE = Path(__file__).resolve().parent
 MODULES = HERE / "node_modules"
@@ -65,14 +63,5 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def conforming() -> Iterator[str]:
     """The address of the surface that the conformance suite asks for."""
     site = http_app(lambda: Shelf("Main"), [CONFORMING])
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(site, log_level="warning", timeout_graceful_shutdown=2))
-        thread = threading.Thread(target=server.run, args=([listening],))
-        thread.start()
-        until = time.monotonic() + 20
-        while not server.started and time.monotonic() < until:
-            time.sleep(0.01)
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp/conforming"
-        server.should_exit = True
-        thread.join(10)
+    with in_thread(uvicorn.Server(uvicorn.Config(site, log_level="warning", timeout_graceful_shutdown=2))) as port:
+        yield f"http://127.0.0.1:{port}/mcp/conforming"

@@ -9,7 +9,6 @@ import http.client
 import itertools
 import json
 import socket
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 from tests.conftest import read_files, write_files
+from tests.serving import in_thread
 
 from notewright.accounts.base import Grant
 from notewright.app.compose_http import Site
@@ -222,15 +222,8 @@ def serving(app: Starlette, limits: ConnectionLimits | None = None, **more: Any)
     """The port at which an application is served with the bounds that a real server has."""
     told = uvicorn_server.settings() | {"timeout_graceful_shutdown": 2} | more
     server = uvicorn_server.Server(uvicorn.Config(app, **told), stopping=app.state.end_streams, limits=limits)
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        thread = threading.Thread(target=server.run, args=([door],))
-        thread.start()
-        try:
-            yield door.getsockname()[1]
-        finally:
-            server.should_exit = True
-            thread.join(20)
-            assert not thread.is_alive()
+    with in_thread(server) as port:
+        yield port
 
 
 def _tokens(server: Guarded) -> dict[str, str]:

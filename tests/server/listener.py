@@ -15,6 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from tests.serving import in_thread
 
 from notewright.config.load import Config
 from notewright.server.listen import tls, uvicorn_server
@@ -77,15 +78,8 @@ def listening_to(
     """The port at which an application is served, until the end of the block."""
     told = uvicorn_server.settings(tls.load(given or config())) | {"log_level": "critical"} | more
     server = uvicorn_server.Server(uvicorn.Config(app, **told), limits=limits, slot=slot, refused=refused)
-    with door or socket.create_server(("127.0.0.1", 0), backlog=512) as door:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [door]})
-        thread.start()
-        try:
-            yield door.getsockname()[1]
-        finally:
-            server.should_exit = True
-            thread.join(20)
-            assert not thread.is_alive()
+    with in_thread(server, door) as port:
+        yield port
 
 
 def connected(port: int) -> socket.socket:

@@ -2,8 +2,6 @@
 
 import http.client
 import json
-import socket
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -17,6 +15,7 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.mcp.echo import CAIRN, ECHO, NOTES, STRICT, Shelf
 from tests.over_http import http_app
 from tests.server.lines import ENVELOPE, HELLO
+from tests.serving import in_thread
 
 pytestmark = pytest.mark.slow
 
@@ -29,18 +28,8 @@ def base() -> Iterator[str]:
     site = http_app(
         lambda: Shelf("Main", "Other"), [ECHO, STRICT, NOTES, CAIRN], http_origins=("https://good.example",)
     )
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(site, log_level="warning", timeout_graceful_shutdown=2))
-        thread = threading.Thread(target=server.run, args=([listening],))
-        thread.start()
-        until = time.monotonic() + 20
-        while not server.started and time.monotonic() < until:
-            time.sleep(0.01)
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        server.should_exit = True
-        thread.join(10)
-        assert not thread.is_alive()
+    with in_thread(uvicorn.Server(uvicorn.Config(site, log_level="warning", timeout_graceful_shutdown=2))) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture

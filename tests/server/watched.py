@@ -2,8 +2,6 @@
 
 import contextlib
 import json
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ import httpx2
 import uvicorn
 from prometheus_client.parser import text_string_to_metric_families
 from tests.over_http import Http, client_of
+from tests.serving import in_thread
 
 from notewright.accounts.base import Grant
 from notewright.app.compose_http import Site
@@ -93,15 +92,9 @@ def config_of(folder: Path, **settings: Any) -> Config:
 @contextlib.contextmanager
 def watched(folder: Path, opened: Callable[[], Any] | None = None, **settings: Any) -> Iterator[Watched]:
     """Served until the end of the block. `opened` opens another library than that of the configuration."""
-    with Site(config_of(folder, **settings), opened=opened) as site, socket.create_server(("127.0.0.1", 0)) as door:
+    with Site(config_of(folder, **settings), opened=opened) as site:
         server = uvicorn.Server(
             uvicorn.Config(site.build_app(), log_config=None, proxy_headers=False, timeout_graceful_shutdown=5)
         )
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [door]})
-        thread.start()
-        try:
-            yield Watched(f"http://127.0.0.1:{door.getsockname()[1]}", site, folder / "notes")
-        finally:
-            server.should_exit = True
-            thread.join(20)
-            assert not thread.is_alive()
+        with in_thread(server) as port:
+            yield Watched(f"http://127.0.0.1:{port}", site, folder / "notes")

@@ -2,8 +2,6 @@
 
 import contextlib
 import re
-import socket
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +12,7 @@ from typing import Any
 import httpx2
 import uvicorn
 from tests.conftest import write_files
+from tests.serving import in_thread
 
 from notewright.accounts.base import Accounts, Grant
 from notewright.accounts.sqlite import SqliteAccounts
@@ -103,16 +102,11 @@ def served(config: Config, registry: Accounts | None = None) -> Iterator[Site]:
     with compose_http.Site(config, registry or SqliteAccounts.in_memory()) as whole:
         site = whole.build_app([compose.load_surface("notes", config)])
         server = uvicorn.Server(uvicorn.Config(site, log_level="error", ws=WEBSOCKET, timeout_graceful_shutdown=5))
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-            thread.start()
-            looked_at = Site(f"http://127.0.0.1:{listening.getsockname()[1]}", config, whole.registry)
+        with in_thread(server) as port:
+            looked_at = Site(f"http://127.0.0.1:{port}", config, whole.registry)
             try:
                 yield looked_at
             finally:
                 looked_at.close()
                 if server.started:
                     server.servers[0].get_loop().call_soon_threadsafe(site.state.end_streams)
-                server.should_exit = True
-                thread.join(20)
-                assert not thread.is_alive()

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -157,8 +157,10 @@ def test_a_hundred_appends_killed_anywhere(slayer: Slayer) -> None:
     kill_appends(slayer, 100)
 
 
-def run_together(place: Path, seconds: float) -> None:
-    """Four processes on one folder, one killed every second; every acknowledged line is there once, links are whole."""
+def run_together(
+    place: Path, seconds: float, work: str = "worker", meanwhile: Callable[[], None] = lambda: None
+) -> None:
+    """Four processes at work on one folder until the time is over, one killed every second."""
     folder, state = place / "notes", place / "state"
     state.mkdir()
     shared = {f"Shared {number}.md": "" for number in range(3)}
@@ -170,47 +172,46 @@ def run_together(place: Path, seconds: float) -> None:
         while len(workers) < 4 and time.monotonic() < until:
             count += 1
             left = str(max(until - time.monotonic(), 0.0))
-            command = [
-                sys.executable,
-                "-m",
-                "tests.engine.changes.killing",
-                "worker",
-                str(folder),
-                str(state),
-                f"w{count}",
-                left,
-            ]
+            command = [sys.executable, "-m", "tests.engine.changes.killing", work, folder, state, f"w{count}", left]
             workers.append(subprocess.Popen(command, cwd=ROOT))
         time.sleep(min(1.0, max(until - time.monotonic(), 0.05)))
+        meanwhile()
         if time.monotonic() < until:
             workers[0].kill()
             workers[0].wait(10)
     assert all(worker.returncode == 0 for worker in workers)
-    check_together(place)
 
 
-def check_together(place: Path) -> None:
+def assert_all_is_there(texts: dict[str, str], lines: list[str], state: Path, least: int) -> None:
+    """Every acknowledged line is there once, and links are whole."""
+    acknowledged = [line for acks in state.glob("*.acks") for line in acks.read_text().splitlines()]
+    assert len(acknowledged) > least
+    assert set(acknowledged) <= set(lines), "an acknowledged line is lost"
+    assert max(Counter(lines).values()) == 1, "a line is there twice"
+    (target,) = [path for path in texts if path.startswith("Target")]
+    assert len(texts) == 6, sorted(texts)
+    assert {name for text in texts.values() for name in re.findall(r"\[\[(.*?)]]", text)} == {target[:-3]}
+
+
+def shared_lines(texts: dict[str, str]) -> list[str]:
+    return [line for path, text in texts.items() if path.startswith("Shared") for line in text.splitlines()]
+
+
+def kill_workers(place: Path, seconds: float) -> None:
+    run_together(place, seconds)
     slayer = object.__new__(Slayer)
     slayer.folder, slayer.state = place / "notes", place / "state"
     arguments = ["worker", str(slayer.folder), str(slayer.state), "last", "0"]
     subprocess.run([sys.executable, "-m", "tests.engine.changes.killing", *arguments], cwd=ROOT, check=True)
-    files = slayer.swept()
-    lines = Counter(line for path, text in files.items() if path.startswith("Shared") for line in text.splitlines())
-    acknowledged = [line for acks in slayer.state.glob("*.acks") for line in acks.read_text().splitlines()]
-    assert len(acknowledged) > 20
-    assert set(acknowledged) <= set(lines), "an acknowledged line is lost"
-    assert max(lines.values()) == 1, "a line is there twice"
-    targets = [path for path in files if path.startswith("Target")]
-    assert len(files) == 6, sorted(files)
-    assert len(targets) == 1
-    assert {name for text in files.values() for name in re.findall(r"\[\[(.*?)]]", text)} == {targets[0][:-3]}
+    texts = slayer.swept()
+    assert_all_is_there(texts, shared_lines(texts), slayer.state, 20)
 
 
 @pytest.mark.slow
 def test_four_processes_on_one_folder_with_one_killed_every_second_lose_nothing(tmp_path: Path) -> None:
-    run_together(tmp_path, 3)
+    kill_workers(tmp_path, 3)
 
 
 @pytest.mark.torture
 def test_four_processes_on_one_folder_for_ten_seconds(tmp_path: Path) -> None:
-    run_together(tmp_path, 10)
+    kill_workers(tmp_path, 10)

@@ -3,11 +3,8 @@ links whole and an index that equals one built from nothing."""
 
 import os
 import random
-import re
 import shutil
-import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +12,16 @@ from pathlib import Path
 import pytest
 from tests.conftest import read_files
 from tests.engine.changes.killing import really_opened
-from tests.engine.changes.test_kill import ROOT, SEED, Slayer, assert_recorded, lay_out, vault
+from tests.engine.changes.test_kill import (
+    SEED,
+    Slayer,
+    assert_all_is_there,
+    assert_recorded,
+    lay_out,
+    run_together,
+    shared_lines,
+    vault,
+)
 from tests.engine.proving import differences
 
 from notewright.app.opening import close_workspace
@@ -113,41 +119,11 @@ def test_a_hundred_moves_with_the_index_deleted_in_the_middle(slayer: Slayer) ->
     lose_indexes(slayer, times=80, linking=50)
 
 
-def run_together(place: Path, seconds: float, *, lose: bool = False) -> None:
+def move_together(place: Path, seconds: float, *, lose: bool = False) -> None:
     """Four processes append links and rename through the engine, one is killed every second."""
     folder, state = place / "notes", place / "state"
-    state.mkdir()
-    shared = {f"Shared {number}.md": "" for number in range(3)}
-    lay_out(folder, {**shared, "Target.md": "the note\n", "L1.md": "[[Target]]\n", "x/L2.md": "a\n[[Target]]\n"})
-    until, count = time.monotonic() + seconds, 0
-    workers: list[subprocess.Popen[bytes]] = []
-    while time.monotonic() < until or any(worker.poll() is None for worker in workers):
-        workers = [worker for worker in workers if worker.poll() is None]
-        while len(workers) < 4 and time.monotonic() < until:
-            count += 1
-            left = str(max(until - time.monotonic(), 0.0))
-            command = [
-                sys.executable,
-                "-m",
-                "tests.engine.changes.killing",
-                "real-worker",
-                folder,
-                state,
-                f"w{count}",
-                left,
-            ]
-            workers.append(subprocess.Popen(command, cwd=ROOT))
-        time.sleep(min(1.0, max(until - time.monotonic(), 0.05)))
-        if lose:
-            shutil.rmtree(state / "cache", ignore_errors=True)
-        if time.monotonic() < until:
-            workers[0].kill()
-            workers[0].wait(10)
-    assert all(worker.returncode == 0 for worker in workers)
-    check_together(folder, state)
-
-
-def check_together(folder: Path, state: Path) -> None:
+    lost = (lambda: shutil.rmtree(state / "cache", ignore_errors=True)) if lose else (lambda: None)
+    run_together(place, seconds, "real-worker", lost)
     ws = really_opened(folder, state)
     try:
         assert ws.ledger.find_unfinished() == []
@@ -156,27 +132,20 @@ def check_together(folder: Path, state: Path) -> None:
     finally:
         close_workspace(ws)
     texts = {path: data.decode() for path, data in read_files(folder).items()}
-    lines = [line.split()[0] for path, text in texts.items() if path.startswith("Shared") for line in text.splitlines()]
-    acknowledged = [line for acks in state.glob("*.acks") for line in acks.read_text().splitlines()]
-    assert len(acknowledged) > 5
-    assert set(acknowledged) <= set(lines), "an acknowledged line is lost"
-    assert max(Counter(lines).values()) == 1, "a line is there twice"
-    (target,) = [path for path in texts if path.startswith("Target")]
-    assert len(texts) == 6, sorted(texts)
-    assert {name for text in texts.values() for name in re.findall(r"\[\[(.*?)]]", text)} == {target[:-3]}
+    assert_all_is_there(texts, [line.split()[0] for line in shared_lines(texts)], state, 5)
     assert not [name for name in os.listdir(folder) if name.startswith(".")], "litter"
 
 
 @pytest.mark.slow
 def test_four_processes_that_move_and_link_with_one_killed_every_second_lose_nothing(tmp_path: Path) -> None:
-    run_together(tmp_path, 3)
+    move_together(tmp_path, 3)
 
 
 @pytest.mark.torture
 def test_four_processes_that_move_and_link_for_ten_seconds(tmp_path: Path) -> None:
-    run_together(tmp_path, 10)
+    move_together(tmp_path, 10)
 
 
 @pytest.mark.torture
 def test_four_processes_that_move_and_link_while_their_index_is_deleted_every_second(tmp_path: Path) -> None:
-    run_together(tmp_path, 10, lose=True)
+    move_together(tmp_path, 10, lose=True)

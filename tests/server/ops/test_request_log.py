@@ -5,7 +5,6 @@ import hashlib
 import json
 import logging
 import re
-import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ from starlette.routing import Route
 from tests.mcp.echo import ECHO, Shelf
 from tests.over_http import client_of, http_app
 from tests.server.watched import Watched, eventually, watched
+from tests.serving import in_thread
 
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.server import request_context as visit
@@ -62,15 +62,8 @@ def hearing(name: str, form: logging.Formatter | None = None, level: int = loggi
 @contextlib.contextmanager
 def serving(site: Any) -> Iterator[str]:
     server = uvicorn.Server(uvicorn.Config(site, log_config=None, proxy_headers=False, timeout_graceful_shutdown=2))
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [door]})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{door.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join(20)
-            assert not thread.is_alive()
+    with in_thread(server) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture(scope="module")
