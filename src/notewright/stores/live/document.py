@@ -1,8 +1,8 @@
 """One open document: its text, its listeners, and how another text is merged into it.
 
-A text that comes from elsewhere (a tool's, a saved file's) is a change of the text its writer had. That text is known
-by its version: the document as it was then is forked, the smallest change is made there, and the fork is merged back,
-so that what others typed meanwhile stays.
+A text that a tool or an editor wrote is merged as a change of the text its writer had read, which is known by its
+version: the document is forked as it was at that version, the smallest change is made in the fork, and the fork is
+merged back, so that what others typed meanwhile stays.
 """
 
 import hashlib
@@ -23,10 +23,10 @@ from notewright.stores.live.text import apply_changes, diff_texts, distance, fil
 
 TEXT_NAME = "contents"  # of the text in a document, as Lens's clients call it
 MAX_TEXT_BYTES = 10_485_760  # of a live text
-# Texts of its file that are remembered, for an editor may save an old buffer: as many as fit, within these bounds.
+# How many texts of its file are remembered, as an editor may save an old buffer: as many as fit in so many bytes.
 _MIN_TEXTS, _MAX_TEXTS, _MAX_TEXTS_BYTES = 5, 200, 20 << 20
-_MAX_SHOWN_TEXTS = 40  # that were read before they were in the file
-_MAX_STATE_BYTES = 3 * MAX_TEXT_BYTES  # of a document with all that Yjs knows of it
+_MAX_SHOWN_TEXTS = 40  # remembered texts that callers read before they were in the file
+_MAX_STATE_BYTES = 3 * MAX_TEXT_BYTES  # of a document, deleted text that Yjs keeps included
 _EMPTY_UPDATE = b"\x00\x00"
 OnUpdate = Callable[[bytes, object], None]  # an update, and who sent it
 OnEnd = Callable[[str], None]
@@ -34,16 +34,16 @@ Origin = tuple[str, Version | None]  # the change set of ours that made a versio
 
 
 class Merge(NamedTuple):
-    """What a text from elsewhere makes of a document, or of a text it had, before anybody is notified."""
+    """The result of merging a written text into a document, or a version of it; nothing is applied yet."""
 
     text: str
     state: bytes  # of a document with exactly that text
-    theirs: bytes  # and of one with exactly the text that came from elsewhere
-    update: bytes  # that makes it
+    theirs: bytes  # of a document with exactly the text that was written
+    update: bytes  # from the document to `state`
 
 
 class Document:
-    """Any thread may call; `lock` is held by whoever changes several things at once."""
+    """One document. Any thread may call; hold `lock` to change several things at once."""
 
     def __init__(self, doc_id: str, log: LiveLog, path: NotePath | None, *, is_folder: bool = False) -> None:
         self.id = doc_id
@@ -52,41 +52,43 @@ class Document:
         self.lock = threading.RLock()
         self.save_lock = threading.Lock()  # one save at a time; taken before `lock`, and before the lock of the store
         self.doc: Doc[Any] = Doc()
-        self.file: Stored | None = None  # as it was when we last read or wrote it
-        self.file_version: Version | None = None  # what it held then, also where that was before we were open
-        self.missing_since: float | None = None  # when the file was first not there
-        self.we_wrote_file = False  # so that nobody else can be in the middle of writing it
+        self.file: Stored | None = None  # as we last read or wrote it
+        self.file_version: Version | None = None  # what it held then, also before the document was opened
+        self.missing_since: float | None = None  # when the file was first found missing
+        self.we_wrote_file = False  # then no editor can be in the middle of writing it
         self.users = 0
-        self.released_at = 0.0  # by the last of them
+        self.released_at = 0.0  # by its last user
         self.unsaved = False
-        self.has_pending_changes = False  # clients changed a folder document, and not all of it is carried out
+        self.has_pending_changes = False  # some changes of clients in a folder document are not applied yet
         self.saving: Version | None = None  # what is being written to the file
         self.retry_save_at = 0.0  # after a save that failed
-        self.typists: dict[Any, None] = {}  # who typed since the last save
+        self.typists: dict[Any, None] = {}  # the actors who typed since the last save
         self.typed_at = self.first_typed_at = 0.0
         self.end_reason = ""
         self.ops: deque[str] = deque(maxlen=_MAX_SHOWN_TEXTS)  # change sets that were merged into it
         self.log = log
         self._text = self.doc.get(TEXT_NAME, type=Text) if not is_folder else None
-        self._file_states: OrderedDict[Version, bytes] = OrderedDict()  # the document as its file had it, by version
-        self._shown_states: OrderedDict[Version, bytes] = OrderedDict()  # and as it was read
-        self._rebased: OrderedDict[tuple[Version | None, str], Merge] = OrderedDict()  # what the file is about to have
+        self._file_states: OrderedDict[Version, bytes] = OrderedDict()  # states with the texts its file had, by version
+        self._shown_states: OrderedDict[Version, bytes] = OrderedDict()  # and with the texts that callers read
+        self._rebased: OrderedDict[tuple[Version | None, str], Merge] = (
+            OrderedDict()
+        )  # whose text is about to be written
         self._listeners: list[tuple[OnUpdate, OnEnd]] = []
         self._size = 0  # bytes of the state, at most
 
-    # For those who are connected
+    # For clients
 
     def state_vector(self) -> bytes:
         with self.lock:
             return self.doc.get_state()
 
     def encode_update(self, vector: bytes | None = None) -> bytes:
-        """What a client with this state vector lacks; everything without one."""
+        """The update that a client with this state vector lacks; everything without one."""
         with self.lock, _invalid_unless_yjs("state vector"):
             return self.doc.get_update(vector)
 
     def is_related(self, vector: bytes) -> bool:
-        """False for a state vector of another document, which would put its whole text beside ours."""
+        """Whether a state vector is of this document: one of another would add its whole text to ours."""
         with self.lock:
             ours, theirs = _client_ids(self.doc.get_state()), _client_ids(vector)
         return not ours or not theirs or bool(ours & theirs)
@@ -100,7 +102,7 @@ class Document:
             if new == _EMPTY_UPDATE:
                 return
             self._refuse_growth(new)
-            if self.is_folder and not self.unsaved:  # what clients want is the difference, also after a crash
+            if self.is_folder and not self.unsaved:  # the difference to it is what clients changed, also after a crash
                 self.log.append_text(self.id, FOLDER_SNAPSHOT, self.doc.get_update(), b"", None)
             with _invalid_unless_yjs("update"):
                 self.doc.apply_update(new)
@@ -112,7 +114,7 @@ class Document:
             self._notify_listeners(new, source)
 
     def listen(self, on_update: OnUpdate, on_end: OnEnd) -> Callable[[], None]:
-        """Call back with every update, and when it is live no more. Returns what ends that."""
+        """Call `on_update` for every update, and `on_end` at the end; returns a function that stops that."""
         listener = on_update, on_end
         with self.lock:
             self._refuse_if_ended()
@@ -131,7 +133,7 @@ class Document:
     def is_saved(self) -> bool:
         return not self.unsaved and self.saving is None
 
-    # For the store and whoever saves; under the lock
+    # For the store and for saving; under the lock
 
     def text(self) -> str:
         return str(self._text)
@@ -146,8 +148,8 @@ class Document:
                 self.ops.extend([op] if op else [])
 
     def seed(self, stored: Stored, text: str) -> None:
-        """Begin with the text of a file. The same text makes the same document, should the log be lost: a client that
-        comes back with what it had does not put a second copy beside it."""
+        """Begin with the text of a file. The same text always makes the same document: a client that reconnects with
+        its copy, after the log was lost, does not add the text a second time."""
         digest = hashlib.sha256(text.encode()).digest()
         first: Doc[Any] = Doc(client_id=int.from_bytes(digest[:6]))
         first[TEXT_NAME] = Text(text)
@@ -157,7 +159,7 @@ class Document:
         self.file = stored
 
     def snapshot(self) -> Stored:
-        """The document as a file would hold it, remembered for whoever will name this version."""
+        """The document as its file would hold it; its version is remembered, as a writer may name it."""
         assert self.file is not None
         data = file_bytes(self.text(), self.file.data)
         version = version_of(data)
@@ -167,19 +169,19 @@ class Document:
         return Stored(data, version, entry)
 
     def remember_shown(self, version: Version, state: bytes) -> None:
-        """Somebody was shown, or has written, the text of this state."""
+        """Remember a state whose text a caller was shown, or has written."""
         self._shown_states[version] = state
         self._shown_states.move_to_end(version)
         _drop_oldest(self._shown_states, len(state), _MAX_SHOWN_TEXTS)
 
     def remember_file(self, version: Version, state: bytes) -> None:
-        """The file has, or is about to have, the text of this state."""
+        """Remember a state whose text the file has, or is about to have."""
         self._file_states[version] = state
         self._file_states.move_to_end(version)
         _drop_oldest(self._file_states, len(state), _MAX_TEXTS)
 
     def find_version(self, version: str | None) -> Version | None:
-        """The whole name of a version whose text is remembered, by its first digits."""
+        """The remembered version that begins with these digits."""
         if version is None or version in self._file_states or version in self._shown_states:
             return version
         versions = (*self._file_states, *self._shown_states)
@@ -193,18 +195,18 @@ class Document:
         return str(_fork(self.state_at(version)).get(TEXT_NAME, type=Text))
 
     def find_base(self, version: Version, text: str, origin: Origin | None) -> Version | None:
-        """Of which text this one was made that the file has now; `origin`: by our own change."""
+        """The version that the file's new text is a change of. `origin` is our change set that wrote it, if one did."""
         if next(reversed(self._file_states), None) == version:  # a save of ours
             return version
         is_ours = origin is not None and origin[0] not in self.ops
         base = self.find_version(origin[1]) if origin is not None and is_ours else None
         if base is None and (known := self.find_version(version)) is not None:
-            # Nobody's old buffer: a change of ours saw the file, or it was put back while nobody had it open.
+            # No old buffer: our change set read the file, or the text was restored while the document was closed.
             base = self.find_version(self.file_version) if is_ours or self.file is None else known
         return base or self.find_nearest_version(text)
 
     def find_nearest_version(self, text: str) -> Version | None:
-        """The version of which `text` is the smallest change, the latest of equals; None: the text of now."""
+        """The version that `text` differs least from, the latest of equals; None for the current text."""
         best, least = None, distance(self.text(), text)
         for version in (*reversed(self._file_states), *reversed(self._shown_states)):
             if least == 0:
@@ -214,19 +216,19 @@ class Document:
         return best
 
     def prepare_merge(self, base: Version | None, text: str) -> Merge:
-        """What becomes of the document if its text at `base` (None: now) changed to `text`. Nothing is done yet."""
+        """Merge the change from its text at `base` (None: now) to `text`, without applying it."""
         current = self.doc.get_update()
         if (rebased := self._rebased.get((base, text))) is not None:
             return _merge_update(current, rebased.update, theirs=rebased.state)
         if base is None or self.state_at(base) == current:
-            fork = _fork(current, self.doc.client_id)  # nobody comes between, so that no new client is needed
+            fork = _fork(current, self.doc.client_id)  # the lock is held, so no new client id is needed
             update = _change_text(fork, text)
             return Merge(text, fork.get_update(), fork.get_update(), update)
         return _merge_states(self.state_at(base), current, text)
 
     def rebase(self, data: bytes, text: str, *, base: Version, onto: Version) -> str:
-        """What the change from the text at `base` to `text` makes of the text at `onto`. The writer of `data` knows no
-        more than `text`; when the file has what is returned, it is by this very change."""
+        """The text at `onto` with the change from the text at `base` to `text`. The merge is remembered: when the file
+        has that text, this very change is applied to the document. The writer of `data` was shown only `text`."""
         merge = _merge_states(self.state_at(base), self.state_at(onto), text)
         self._rebased[onto, merge.text] = merge
         _drop_oldest(self._rebased, len(merge.state), _MAX_SHOWN_TEXTS)
@@ -236,16 +238,16 @@ class Document:
     def record_file(
         self, stored: Stored, state: bytes, *, ours: bool, merge: Merge | None = None, op: str | None = None
     ) -> None:
-        """The file has these bytes, the text of this state. `merge`: what the document becomes by it; listeners are
-        notified of that. Logged together, or the file would be merged once more after a crash, and before
-        listeners know, or a client would bring the first merge along to stand beside the second. A log that cannot be
-        written now is written later: the file has the text, and its writer is answered so."""
+        """Record that the file has these bytes, the text of this state, and apply `merge`, if given. Both are logged in
+        one transaction, or the file would be merged again after a crash; and before listeners are notified, or a client
+        would send back the first merge beside the second. If the log cannot be written now it is written later: the
+        file has the text, and its writer is answered accordingly."""
         update = b"" if merge is None or merge.update == _EMPTY_UPDATE else merge.update
         self.log.append_text(self.id, stored.version, state, update, op)
         if update:
             self.doc.apply_update(update)
         for key in [key for key, one in self._rebased.items() if merge is not None and one.update is merge.update]:
-            del self._rebased[key]  # done: the same text again is another change
+            del self._rebased[key]  # applied: the same text written again is another change
         self.file, self.file_version, self.we_wrote_file = stored, stored.version, ours
         self.remember_file(stored.version, state)
         if op is not None and op not in self.ops:
@@ -256,7 +258,7 @@ class Document:
             self._notify_listeners(update, None)
 
     def end(self, reason: str) -> None:
-        """It is live no more: listeners are notified."""
+        """End it, and notify listeners."""
         with self.lock:
             self.end_reason = self.end_reason or reason
             listeners, self._listeners = self._listeners, []
@@ -265,7 +267,7 @@ class Document:
 
     @contextmanager
     def transaction(self, origin: str) -> Iterator[None]:
-        """A change by us to a document that is no text: logged as one update, and sent when that is on the disk."""
+        """Change the folder document in this block: one update, logged, and sent to listeners once it is on disk."""
         with self.lock:
             before = self.doc.get_state()
             with self.doc.transaction(origin=origin):
@@ -275,17 +277,17 @@ class Document:
                 self.log.append_update(self.id, update)
                 try:
                     self.log.flush()
-                finally:  # what cannot be written yet is still to come, and those who are here go on
+                finally:  # if the log cannot be written now it is later; clients get the update anyway
                     self._notify_listeners(update, None)
 
     def take_pending_snapshot(self) -> bytes | None:
-        """The state of a folder document before changes of clients that its last host did not carry out."""
+        """The state of a folder document before those changes of clients that its last host did not apply."""
         state = self._file_states.pop(FOLDER_SNAPSHOT, None)
         self.has_pending_changes = self.unsaved = state is not None
         return state
 
     def clear_pending_changes(self) -> None:
-        """All that clients changed in a folder document is carried out."""
+        """Record that all changes of clients in a folder document are applied."""
         self.has_pending_changes = False
         self.log.forget_texts(self.id)
 
@@ -315,7 +317,7 @@ class Document:
 
 
 def _drop_oldest(states: OrderedDict[Any, Any], size: int, most: int) -> None:
-    """Keep so many, fewer where each is large."""
+    """Drop the oldest beyond `most`, or beyond fewer if each is large."""
     while len(states) > max(_MIN_TEXTS, min(most, _MAX_TEXTS_BYTES // (size + 1))):
         states.popitem(last=False)
 
@@ -327,7 +329,7 @@ def _fork(state: bytes, client: int | None = None) -> "Doc[Any]":
 
 
 def _merge_states(base: bytes, onto: bytes, text: str) -> Merge:
-    """What the change of a document in one state to `text` makes of one in another."""
+    """Merge the change from the text of one state to `text` into another state."""
     fork = _fork(base)
     update = _change_text(fork, text)
     return _merge_update(onto, update, theirs=fork.get_update())
@@ -340,7 +342,7 @@ def _merge_update(onto: bytes, update: bytes, *, theirs: bytes) -> Merge:
 
 
 def _change_text(fork: "Doc[Any]", wanted: str) -> bytes:
-    """Make the fork say `wanted`. Returns the update that did."""
+    """Change the text of a fork to `wanted`, and return the update."""
     text = fork.get(TEXT_NAME, type=Text)
     before, old = fork.get_state(), str(text)
     if old == wanted:
@@ -352,7 +354,7 @@ def _change_text(fork: "Doc[Any]", wanted: str) -> bytes:
 
 @contextmanager
 def _invalid_unless_yjs(what: str) -> Iterator[None]:
-    """What a stranger sent may be anything: pycrdt answers with ValueError, or with a panic of its Rust part."""
+    """Raise Invalid for bytes that pycrdt cannot read: it raises ValueError, or a panic of its Rust part."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
@@ -362,7 +364,7 @@ def _invalid_unless_yjs(what: str) -> Iterator[None]:
 
 
 def _client_ids(vector: bytes) -> set[int]:
-    """The clients named in a state vector; Invalid for what is none."""
+    """The client ids in a state vector; Invalid if it is not one."""
     numbers, value, shift = list[int](), 0, 0
     for byte in vector:
         value |= (byte & 0x7F) << shift

@@ -1,8 +1,8 @@
 """The live documents of one workspace: opening, saving and evicting them.
 
-One process hosts them, by a lock in the state directory; the others read and write the files, as any editor does. A
-file that changed under an open document is merged into it, and a document that was typed into is saved after a pause:
-by `save_text`, which the engine sets, so that typing is a change in the history like any other.
+The process that holds a lock in the state directory hosts them; the others read and write the files, as any editor
+does. A file that changed under an open document is merged into it, and a document that was typed into is saved after a
+pause: by `save_text`, which the engine sets, so that typing is a change in the history like any other.
 """
 
 import logging
@@ -28,24 +28,24 @@ from notewright.stores.live.text import file_bytes, live_text
 
 log = logging.getLogger(__name__)
 
-PAUSE_S, MAX_UNSAVED_S = 1.0, 5.0  # a document is saved so long after the last, or the first, thing typed
+PAUSE_S, MAX_UNSAVED_S = 1.0, 5.0  # a document is saved so long after the last, or the first, update
 IDLE_S = 30.0  # after which a document that nobody has open is evicted
-QUIET_S, QUIET_EMPTY_S = 0.2, 2.0  # since its last change until a file that got smaller, or is empty, is believed
+QUIET_S, QUIET_EMPTY_S = 0.2, 2.0  # a file that got smaller, or is empty, is read once it has not changed for so long
 RETRY_SAVE_S = 5.0  # before a save that failed is tried again
 VERSION_CHARS = 64
 _TICK_S = 0.1
-_LOOK_S = 0.3  # between two looks at the files of open documents
+_LOOK_S = 0.3  # between two checks of the files of open documents
 _MAX_TRIES = 5
 _ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
 class LiveDocuments:
-    """Any thread may call, but for an event loop's."""
+    """The live documents. Any thread may call but that of an event loop: calls block."""
 
     def __init__(self, folder: Store, state: Path) -> None:
         self._folder = folder
         self._state = state
-        self.socket = state / "live.sock"  # at which other processes ask, and lead their clients to this one
+        self.socket = state / "live.sock"  # at which other processes call the host, and forward their clients to it
         self._lock = threading.RLock()
         self._log: LiveLog | None = None
         self._host_lock: Lock | None = None
@@ -60,14 +60,14 @@ class LiveDocuments:
         self.find_origin: Callable[[NotePath, Version], Origin | None] = lambda path, version: None
         # called now and then with the folder document while somebody has it open, and with None when nobody has
         self.sync_folder: Callable[[FolderDocument | None], None] = lambda folder: None
-        # called when the first document is opened, with what is to be called when files changed: two editors that save
-        # one after the other are distinguished only by looking in between
+        # called when the first document is opened, with a function to call when files change: the saves of two editors
+        # are told apart only if the file is read between them
         self.subscribe: Callable[[Callable[[object], None]], object] | None = None
 
     # Hosting
 
     def try_host(self) -> bool:
-        """Whether this process has the documents, or has them from now on."""
+        """Become the host if there is none; returns whether this process is the host."""
         with self._lock:
             if self._host_lock is not None:
                 return True
@@ -101,10 +101,10 @@ class LiveDocuments:
             raise Unavailable("the live documents are open in another process", hint=hint)
         return self._log
 
-    # Texts that somebody was shown
+    # Texts that callers were shown
 
     def rebase(self, path: NotePath, body: bytes) -> bytes:
-        """Of two versions and bytes made from the first, the text which that change makes of the second."""
+        """The text of a second version with the change from a first one to some bytes; `body` is all three, joined."""
         seen, onto = body[:VERSION_CHARS].decode(), body[VERSION_CHARS : 2 * VERSION_CHARS].decode()
         data, document = body[2 * VERSION_CHARS :], self.find_open(path)
         if document is not None:
@@ -115,10 +115,10 @@ class LiveDocuments:
         raise Conflict(f"{path} changed since it was read", hint="read it again", path=path, current=None)
 
     def recall(self, path: NotePath, prefix: str) -> bytes:
-        """The version that begins so, whole, and the file as it was then; nothing where it is not known."""
+        """The version with this prefix, then the file as it was then; empty if it is not remembered."""
         log, doc_id, document = self._hosted_log(), self.paths.ids.get(path), self.find_open(path)
         if document is None and doc_id is not None and log.has_text(doc_id, prefix):
-            with suppress(NotFound, NotText, TooLarge):  # somebody typed in it since, and has gone
+            with suppress(NotFound, NotText, TooLarge):  # typed into since, and closed by all clients
                 document = self.open(doc_id)
                 self.release(document)
         if document is None:
@@ -133,7 +133,7 @@ class LiveDocuments:
     # Names
 
     def path_of(self, doc_id: str) -> NotePath | None:
-        """Where a document is; None for one that is nowhere yet, and for one nobody knows."""
+        """The path of a document's file; None if it has none yet, or there is no such document."""
         document = self._open.get(doc_id)
         if document is not None:
             return document.path
@@ -141,7 +141,7 @@ class LiveDocuments:
         return logged.path if logged else None
 
     def id_of(self, path: NotePath) -> str:
-        """The document of a file, which is given an id the first time."""
+        """The id of a file's document, assigned at the first call."""
         self._hosted_log()
         if (known := self.paths.ids.get(path)) is not None:
             return known
@@ -149,7 +149,7 @@ class LiveDocuments:
         return self.paths.assign_ids([path])[path]
 
     def list_files(self) -> dict[NotePath, str]:
-        """Every file that is there, with the id it has in the folder document."""
+        """Every file, with the id it has in the folder document."""
         begin = len(self._hosted_log().relay_id) + 1
         return {path: doc_id[begin:] for path, doc_id in self.paths.list_ids().items()}
 
@@ -164,7 +164,7 @@ class LiveDocuments:
         return doc_id
 
     def create_file(self, part: str, path: NotePath, create: Callable[[bytes], object]) -> None:
-        """A document by the id it has in the folder document becomes a file, which `create` makes."""
+        """Make a file for a document without one, named by its id in the folder document; `create` writes the file."""
         log = self._hosted_log()
         document = self.open(self.create(f"{log.relay_id}-{part}"))
         try:
@@ -183,7 +183,7 @@ class LiveDocuments:
     # Opening and releasing
 
     def open(self, doc_id: str) -> Document:
-        """The document, open until `release`. NotFound for an id that nobody knows."""
+        """Open a document until `release`; NotFound if there is none with this id."""
         log = self._hosted_log()
         while True:
             with self._lock:
@@ -194,7 +194,7 @@ class LiveDocuments:
             self._load(doc_id, log)
         try:
             if document.is_folder:
-                self._sync_folder_document()  # nobody is shown what the folder was like when it was last open
+                self._sync_folder_document()  # clients must not get the state of when it was last open
             else:
                 self.catch_up(document)
         except BaseException:
@@ -215,7 +215,7 @@ class LiveDocuments:
                 document.load(logged.state, logged.texts)
             stored = None if path is None else self._read_note(path)
             with self._lock:
-                if doc_id in self._open:  # somebody else was quicker
+                if doc_id in self._open:  # another thread opened it meanwhile
                     return
                 if stored is not None:
                     text = live_text(stored.entry.path, stored.data)
@@ -228,7 +228,7 @@ class LiveDocuments:
                     self._folder_document = FolderDocument(document)
 
     def _read_note(self, path: NotePath) -> Stored:
-        """A file that can be live."""
+        """Read a file that can be live; NotText or TooLarge otherwise."""
         if self._folder.stat(path).kind != "file" or not path.is_note:
             raise NotText(f"{path} is no note, so it is not live", hint="open a Markdown file", path=path)
         stored = self._folder.read(path)
@@ -254,7 +254,7 @@ class LiveDocuments:
     # Files that change
 
     def catch_up(self, document: Document) -> None:
-        """Merge what somebody else made of the file."""
+        """Merge the file if another program changed it."""
         with document.lock:
             path = document.path
             if path is None or document.end_reason:
@@ -265,7 +265,7 @@ class LiveDocuments:
                     return
                 stored = self._read_note(path)
                 if _may_be_torn(stored, self._folder.stat(path), document.file):
-                    return  # the saver looks at it again soon
+                    return  # the saver thread checks it again soon
                 text = live_text(path, stored.data)
             except NotFound:
                 return self._handle_missing_file(document, path)
@@ -276,8 +276,8 @@ class LiveDocuments:
             self._merge_file(document, stored, text)
 
     def _merge_file(self, document: Document, stored: Stored, text: str, base: Version | None = None) -> None:
-        """The file has a text of somebody else's, made of that at `base` if that is known: merge it into the
-        document."""
+        """Merge the text that another program wrote into the file. `base` is the version it changed, if that is
+        known."""
         if document.file is not None and stored.version == document.file.version:
             document.file = stored
             return
@@ -300,10 +300,10 @@ class LiveDocuments:
         document.missing_since = now if since is None and document.path == path else None
         if document.path != path or since is None:
             return
-        if document.unsaved and document.file is not None:  # somebody types in it: what was typed is not thrown away
+        if document.unsaved and document.file is not None:  # typed into, so it is written back instead
             stored = document.snapshot()
             with suppress(Problem):
-                document.log.flush()  # what was typed is on the disk before it is in a file
+                document.log.flush()  # the log must be on disk before the file has the text
                 written = self._folder.write(path, stored.data, seen=None, op=uuid.uuid4().hex)
                 document.record_file(written, document.doc.get_update(), ours=True)
                 document.unsaved = False
@@ -330,7 +330,7 @@ class LiveDocuments:
         return True
 
     def drop(self, document: Document) -> None:
-        """Its file was deleted. It comes back with it, by the same id."""
+        """End a document whose file was deleted; it keeps its id in case the file is restored."""
         if document.path is not None:
             self.paths.remove(document.path)
         self._end(document, "the note was deleted")
@@ -343,7 +343,7 @@ class LiveDocuments:
     # Saving
 
     def save_all(self, path: NotePath | None = None) -> None:
-        """Write what was typed (into one document, or into all), unless that is what this thread is doing."""
+        """Save one document, or all, that were typed into; does nothing in a thread that is saving."""
         if not self._open or getattr(self._own, "saving", False):
             return
         for document in self.list_open() if path is None else [self.find_open(path)]:
@@ -358,7 +358,7 @@ class LiveDocuments:
                     return
 
     def _try_save(self, document: Document) -> bool:
-        """False where somebody else saved the file in this moment."""
+        """Save; False if another program saved the file meanwhile."""
         self.catch_up(document)
         with document.lock:
             path, file = document.path, document.file
@@ -384,7 +384,7 @@ class LiveDocuments:
         finally:
             self._own.saving = False
             with document.lock:
-                if document.saving is not None:  # it did not happen
+                if document.saving is not None:  # it was not saved
                     document.saving = None
                     document.typists = typists | document.typists
                     document.mark_unsaved()
@@ -396,7 +396,7 @@ class LiveDocuments:
             self.write_saving(document, data, seen=old.version, op=uuid.uuid4().hex)
 
     def write_saving(self, document: Document, data: bytes, *, seen: Version, op: str) -> Stored:
-        """Write what `save` is saving into the file."""
+        """Write the file; called by `save_text` during `save`."""
         with document.lock:
             assert document.path is not None
             stored = self._folder.write(document.path, data, seen=seen, op=op, settled=document.we_wrote_file)
@@ -440,7 +440,7 @@ class LiveDocuments:
             self.sync_folder(folder)
 
     def _save_unfinished(self) -> None:
-        """Mark what was typed before the last host died as unsaved, so that it goes to the files."""
+        """Mark documents as unsaved whose last updates the previous host did not write to their files."""
         for doc_id in self._hosted_log().find_unsaved():
             with suppress(Problem):
                 document = self.open(doc_id)
@@ -455,8 +455,8 @@ class LiveDocuments:
         idle = []
         with self._lock:
             for document in list(self._open.values()):
-                is_safe = document.path is None or document.is_saved()  # without a path all of it is in the log
-                is_safe = is_safe and not document.has_pending_changes  # by then, what was to be deleted may be another
+                is_safe = document.path is None or document.is_saved()  # without a file, all of it is in the log
+                is_safe = is_safe and not document.has_pending_changes  # they may mean another file by then
                 if document.users == 0 and is_safe and now - document.released_at > IDLE_S:
                     document.end_reason = "nobody had it open"
                     del self._open[document.id]
@@ -490,7 +490,7 @@ class LiveDocuments:
 
 @contextmanager
 def _log_errors(what: str) -> Iterator[None]:
-    """For a thread that goes on whatever happens."""
+    """Log any error of this block, in a thread that must go on."""
     try:
         yield
     except Problem as problem:
@@ -500,8 +500,8 @@ def _log_errors(what: str) -> Iterator[None]:
 
 
 def _may_be_torn(stored: Stored, now: Entry, before: Stored | None) -> bool:
-    """An editor that truncates a file before it writes leaves nothing, or a part, for a moment: what changed while it
-    was read, or got smaller, is believed when it has been quiet."""
+    """Whether an editor may be in the middle of writing the file: it changed while it was read, or got smaller a moment
+    ago, as many editors truncate a file before they write it."""
     if before is None:
         return False
     is_new = 0 <= time.time() - now.modified_ns / 1e9 < (QUIET_S if stored.data else QUIET_EMPTY_S)
