@@ -70,9 +70,7 @@ class Document:
         self._text = self.doc.get(TEXT_NAME, type=Text) if not is_folder else None
         self._file_states: OrderedDict[Version, bytes] = OrderedDict()  # states with the texts its file had, by version
         self._shown_states: OrderedDict[Version, bytes] = OrderedDict()  # and with the texts that callers read
-        self._rebased: OrderedDict[tuple[Version | None, str], Merge] = (
-            OrderedDict()
-        )  # whose text is about to be written
+        self._rebased: OrderedDict[tuple[Version | None, str], Merge] = OrderedDict()  # about to be written
         self._listeners: list[tuple[OnUpdate, OnEnd]] = []
         self._size = 0  # bytes of the state, at most
 

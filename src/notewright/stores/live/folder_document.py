@@ -32,12 +32,12 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,60}")
 
 
 class FolderChanges(NamedTuple):
-    """What clients changed in the maps: notes by the id each has there."""
+    """The changes that clients made in the maps: notes, by their ids there."""
 
     created: list[tuple[str, NotePath]]
     moved: list[tuple[str, NotePath, NotePath]]
     deleted: list[tuple[str, NotePath]]
-    bad_keys: list[str]  # that can be no note
+    bad_keys: list[str]  # that are no paths
 
 
 class FolderDocument:
@@ -51,8 +51,8 @@ class FolderDocument:
         self._backlinks: Map[Any] = document.doc.get("backlinks_v0", type=Map)
 
     def show_files(self, name: str, files: Mapping[NotePath, str], hashes: Mapping[NotePath, str]) -> None:
-        """Make the maps say what the folder has: files by path, each with the id it has in them. `hashes`: the SHA-256
-        of those that changed; what a client says of others may be of a file that it is about to upload."""
+        """Write the files of the folder into the maps, each with its id there. `hashes`: the SHA-256 of files that
+        changed; hashes of other files stay, as a client may be about to upload a file."""
         with self.document.lock:
             old = {key: _to_dict(value) for key, value in self._files.items()}
             new = {}
@@ -76,8 +76,8 @@ class FolderDocument:
                 _replace(self._docs, dict(self._docs.items()), docs)
 
     def files_before_changes(self) -> dict[NotePath, str] | None:
-        """The files that the maps named before what clients changed in them and nobody carried out; None without such
-        changes."""
+        """The files that the maps named before those changes of clients that are not applied yet; None if there are
+        none."""
         state = self.document.take_pending_snapshot()
         if state is None:
             return None
@@ -87,7 +87,7 @@ class FolderDocument:
         return {path: doc for path, doc in files.items() if path is not None and isinstance(doc, str)}
 
     def find_changes(self, shown: Mapping[NotePath, str]) -> FolderChanges:
-        """How the maps differ from the files that were shown in them."""
+        """Compare the maps with the files that were last written into them."""
         with self.document.lock:
             entries = {key: _to_dict(value) for key, value in self._files.items()}
             for key, value in self._docs.items():  # written by clients that know no more
@@ -113,7 +113,7 @@ class FolderDocument:
         )
 
     def show_backlinks(self, links: Mapping[str, Iterable[str]], *, only: Collection[str] | None = None) -> None:
-        """For each note that is linked to, those that link to it. `only`: of these, the others stay as they are."""
+        """Write the backlinks of notes into their map; with `only`, of these notes alone."""
         with self.document.lock:
             old = self.backlinks()
             new = {target: sorted(set(sources)) for target, sources in links.items() if sources}
@@ -133,7 +133,7 @@ class FolderDocument:
 
 
 def _replace(entries: Map[Any], old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    """Make the entries that were `old` say `new`. What is the same already is not touched."""
+    """Replace the entries that differ between `old` and `new`."""
     for key in old.keys() - new.keys():
         del entries[key]
     for key, value in new.items():
@@ -142,7 +142,7 @@ def _replace(entries: Map[Any], old: Mapping[str, Any], new: Mapping[str, Any]) 
 
 
 def _path_of(key: str) -> NotePath | None:
-    """The path that a key means; None for `/`, `//…`, one without a slash, and what is no path of ours."""
+    """The path that a key means; None for `/`, `//…`, a key without a slash, and invalid paths."""
     if not key.startswith("/") or path_problem(key[1:]) or NotePath(key[1:]).is_hidden:
         return None
     return NotePath(key[1:])

@@ -30,7 +30,7 @@ HostCall = Literal["names", "id_of", "exists", "state", "update", "new", "recall
 
 
 def call_host(live: "LiveDocuments", what: HostCall, doc: str, body: bytes = b"", by: Any = None) -> bytes:
-    """The answer of the process that has the documents, be it this one or another. Blocks."""
+    """Call the process that hosts the documents, this one or another, and return its answer. Blocks."""
     end = time.monotonic() + CALL_TIMEOUT_S
     while (left := end - time.monotonic()) > 0:
         if live.try_host():
@@ -51,7 +51,7 @@ def call_host(live: "LiveDocuments", what: HostCall, doc: str, body: bytes = b""
 
 
 def answer_call(live: "LiveDocuments", what: HostCall, doc: str, body: bytes, by: Any) -> bytes:
-    """`doc` is the id of a document, or the path of a file (`id_of`, `recall`, `rebase`); `by`: who changes it."""
+    """Answer a call. `doc` is the id of a document, or the path of a file (`id_of`, `recall`, `rebase`)."""
     if what == "names":
         paths = {doc_id: live.path_of(doc_id) for doc_id in json.loads(body)}
         return json.dumps({"folder_id": live.folder_id, "paths": paths}).encode()
@@ -97,7 +97,7 @@ def _read_message(read: Any) -> bytes:
 
 
 def encode_problem(problem: Problem) -> bytes:
-    """A problem as the host answers it."""
+    """The answer of the host for a problem."""
     record = {"code": problem.code, "message": problem.message, "hint": problem.hint, "details": problem.details}
     return json.dumps(record).encode()
 

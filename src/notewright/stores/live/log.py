@@ -1,8 +1,8 @@
 """The log of live documents: their ids, what was typed, and the last texts each file held. One SQLite file.
 
-One thread writes. What is queued while it writes goes into its next transaction, so that a crowd of typists costs one
-sync to disk at a time; callbacks follow when an update is on the disk. A document's updates are compacted into one
-state now and then. Losing this file loses ids, cursors and what was typed and not saved yet: notes are files.
+One thread writes. Writes that are queued meanwhile share its next transaction, and so one sync to disk; callbacks are
+called when an update is on disk. A document's updates are compacted into one state now and then. Losing this file loses
+ids, cursors and what was typed and not saved yet: notes are files.
 """
 
 import logging
@@ -25,12 +25,12 @@ from notewright.sqlite_file import open_file, set_up, translate_errors
 
 log = logging.getLogger(__name__)
 
-MAX_TEXTS, MAX_TEXT_BYTES = 50, 8 << 20  # that a file held before: an editor may save a buffer it read as long ago
-FOLDER_SNAPSHOT = "shown"  # the version of a folder document before what clients changed in it
-PENDING_OP = ""  # as the change set of a text: the file may never have held it
-RETRY_S = 0.5  # before what could not be written is tried again
-LINGER_S = 0.003  # what is typed waits so long for more; meanwhile it is sent to the others
-_MAX_QUEUED = 50_000  # writes while nothing can be written
+MAX_TEXTS, MAX_TEXT_BYTES = 50, 8 << 20  # of a file, kept: an editor may save a buffer that it read long ago
+FOLDER_SNAPSHOT = "shown"  # names the state of a folder document before the changes of clients
+PENDING_OP = ""  # the change set of a text that the file may never have had
+RETRY_S = 0.5  # between two attempts to write
+LINGER_S = 0.003  # that an update waits for others to share its transaction; clients get it meanwhile
+_MAX_QUEUED = 50_000  # writes that wait while the disk takes none
 _COMPACT_AFTER_UPDATES = 200  # of one document
 _WHAT = "the log of live documents"
 _PRAGMAS = "pragma synchronous = full; pragma wal_autocheckpoint = 1000"
@@ -50,10 +50,10 @@ Work = Callable[[apsw.Connection], _Answer]
 
 
 class LoggedDocument(NamedTuple):
-    """What the log has of one document."""
+    """One document as logged."""
 
     path: NotePath | None
-    state: bytes | None  # all its updates in one; None: nobody ever opened it
+    state: bytes | None  # all its updates merged; None: it was never opened
     texts: tuple[tuple[str, bytes, str | None], ...]  # the last texts of its file, oldest first: version, state, and
     # the change set that wrote it, where it was one of ours, or PENDING_OP
 
@@ -61,18 +61,18 @@ class LoggedDocument(NamedTuple):
 class _QueuedWrite(NamedTuple):
     work: Work[Any]
     done: "Future[Any]"
-    keep: bool  # retried until it is written, and nothing that is queued later is reported durable before
+    keep: bool  # retried until written; no later write is reported durable before it
 
 
 def open_log(file: Path) -> "LiveLog":
-    """Open the log. One that cannot be read is laid aside, for losing it loses little."""
+    """Open the log. A file that cannot be read is renamed and a new one begun, as losing it loses little."""
     try:
         return LiveLog(file)
     except Unavailable as problem:
         if not file.exists():
             raise
         aside = file.with_name(f"{file.name}.unreadable-{int(time.time())}")
-        log.warning("%s: it is laid aside as %s, and documents get new ids", problem, aside.name)
+        log.warning("%s: it is renamed to %s, and documents get new ids", problem, aside.name)
         file.rename(aside)
         for rest in ("-wal", "-shm"):
             file.with_name(file.name + rest).unlink(missing_ok=True)
@@ -80,7 +80,7 @@ def open_log(file: Path) -> "LiveLog":
 
 
 class LiveLog:
-    """Any thread may call."""
+    """The log. Any thread may call; only its own thread writes."""
 
     def __init__(self, file: Path) -> None:
         self._db = open_file(file, _WHAT)
@@ -99,12 +99,12 @@ class LiveLog:
     # Documents
 
     def load_ids(self) -> dict[NotePath, str]:
-        """The id of every file that was given one."""
+        """The ids of all files that have one."""
         rows = self.run(lambda db: list(db.execute("select path, id from docs where path is not null")))
         return {NotePath(path): doc for path, doc in rows}
 
     def find_unsaved(self) -> list[str]:
-        """Documents with updates that may not be in their files, or not carried out."""
+        """The documents with updates that may not be in their files, or not applied to the folder."""
         sql = "select doc from updates union select doc from texts where version = ?"
         return self.run(lambda db: [doc for (doc,) in db.execute(sql, (FOLDER_SNAPSHOT,))])
 
@@ -112,7 +112,7 @@ class LiveLog:
         return self.run(lambda db: _load_document(db, doc))
 
     def has_text(self, doc: str, version: str) -> bool:
-        """Whether the file of a document held this version lately; its first digits will do."""
+        """Whether the file of a document had a version with this prefix lately."""
         sql = "select 1 from texts where doc = ? and substr(version, 1, ?) = ?"
         return self.run(lambda db: db.execute(sql, (doc, len(version), version)).get is not None)
 
@@ -120,7 +120,7 @@ class LiveLog:
         self.run(lambda db: db.execute("insert or ignore into docs(id) values (?)", (doc,)))
 
     def assign_ids(self, paths: Sequence[NotePath]) -> dict[NotePath, str]:
-        """Ids for files that have none: that of the document that was there last, or a new one."""
+        """Assign ids to files that have none: that of the last document of this path, or a new one."""
 
         def assign(db: apsw.Connection, path: NotePath) -> str:
             doc = db.execute("select id from docs where path = ?", (path,)).get or _restore_document(db, path)
@@ -132,22 +132,22 @@ class LiveLog:
         return self.run(lambda db: {path: assign(db, path) for path in paths})
 
     def set_path(self, doc: str, path: NotePath | None) -> None:
-        """Where a document is from now on; None: nowhere, but it comes back if its path does."""
+        """Set the path of a document; None if its file was deleted: it is found again if that is restored."""
         self.run(partial(_set_path, doc=doc, path=path))
 
     def restore_document(self, path: NotePath) -> str | None:
-        """The document that was last at this path and is nowhere now is there again; None without one."""
+        """Give the last document of this path, which has no path now, its path back; None if there is none."""
         return self.run(lambda db: _restore_document(db, path))
 
-    # What is typed
+    # Updates and texts
 
     def append_update(self, doc: str, update: bytes) -> None:
-        """Written soon; `call_when_durable` calls back then."""
+        """Write an update soon; `call_when_durable` tells when."""
         self._submit(lambda db: _insert_update(db, doc, update), keep=True)
         self._count_update(doc)
 
     def call_when_durable(self, callback: Callable[[], None]) -> None:
-        """Call back once every update appended before is on the disk: late, or never, where it cannot be written."""
+        """Call back once every update appended before is on disk; never, if it cannot be written."""
         with self._wake:
             if self._is_writing or self._queue:
                 self._queue.append(_QueuedWrite(lambda db: None, Future(), keep=True))
@@ -156,11 +156,11 @@ class LiveLog:
         callback()
 
     def flush(self) -> None:
-        """Every update appended before is on the disk when it returns."""
+        """Wait until every update appended before is on disk."""
         self.run(lambda db: None)
 
     def save_first_state(self, doc: str, state: bytes, version: str) -> None:
-        """The state of a document with the text of its file: on the disk before anybody is sent it."""
+        """Write the first state of a document, with the text of its file: on disk before any client gets it."""
 
         def work(db: apsw.Connection) -> None:
             db.execute("update docs set state = ? where id = ?", (state, doc))
@@ -169,12 +169,12 @@ class LiveLog:
         self.run(work)
 
     def save_pending_text(self, doc: str, version: str, state: bytes) -> None:
-        """The file is about to have the text of this state: after a crash, that text in the file is known by it."""
+        """Write the state whose text the file is about to have: it is recognised in the file after a crash."""
         self.run(lambda db: _insert_text(db, doc, version, state, PENDING_OP))
 
     def append_text(self, doc: str, version: str, state: bytes, update: bytes, op: str | None) -> None:
-        """The file has the text of this state, and the document has it too, by this update if it had it not before:
-        both in one transaction, soon."""
+        """Write soon, in one transaction, a state whose text the file has, and the update that merged the text into the
+        document, if there is one."""
 
         def work(db: apsw.Connection) -> None:
             if update:
@@ -194,7 +194,7 @@ class LiveLog:
             self.compact(doc)
 
     def compact(self, doc: str) -> None:
-        """Put all updates of a document into one state, soon."""
+        """Merge all updates of a document into one state, soon."""
 
         def work(db: apsw.Connection) -> None:
             logged = _load_document(db, doc)
@@ -211,10 +211,10 @@ class LiveLog:
         self._counts.pop(doc, None)
         self._submit(work)
 
-    # The one thread that writes
+    # The thread that writes
 
     def run(self, work: Work[_Answer]) -> _Answer:
-        """Done and on the disk when it returns."""
+        """Do `work` in a transaction, and wait until it is on disk."""
         done: Future[_Answer] = self._submit(work, urgent=True)
         with translate_errors(_WHAT):
             return done.result()
@@ -258,14 +258,14 @@ class LiveLog:
         self._db.close()
 
     def _write(self, batch: list[_QueuedWrite]) -> list[_QueuedWrite]:
-        """Commit a batch in one transaction. Returns what has to be retried."""
+        """Commit a batch in one transaction; returns the writes to retry."""
         outcomes: list[tuple[Any, BaseException | None]] = []
         try:
             with self._db:
                 for write in batch:
                     answer, refusal = None, None
                     try:
-                        with self._db:  # a savepoint: what one cannot write does not concern the others
+                        with self._db:  # a savepoint: a write that fails does not undo the others
                             answer = write.work(self._db)
                     except (apsw.FullError, apsw.IOError, apsw.BusyError, apsw.ReadOnlyError, apsw.CantOpenError):
                         raise
@@ -329,7 +329,7 @@ def _insert_update(db: apsw.Connection, doc: str, update: bytes) -> None:
 
 
 def _insert_text(db: apsw.Connection, doc: str, version: str, state: bytes, op: str | None) -> None:
-    """The last text its file held. The oldest go."""
+    """Insert the newest text of a file, and delete the oldest beyond the bounds."""
     db.execute("delete from texts where doc = ? and version = ?", (doc, version))
     db.execute("insert into texts(doc, version, state, op) values (?, ?, ?, ?)", (doc, version, state, op))
     kept = max(3, min(MAX_TEXTS, MAX_TEXT_BYTES // (len(state) + 1)))

@@ -1,7 +1,7 @@
-"""Which file each live document is of: ids that files are given, and documents that go with a file to another name.
+"""The files of live documents: assigns ids to files, and follows files to other names.
 
-A document that is nowhere comes back with its file, by the same id. A file that somebody else renamed is known again by
-what the file system calls it, or by the history of our own processes.
+A document whose file was deleted keeps its id, and has it again when the file is restored. A file that another program
+renamed is recognised by its inode, size and time, or by the history of our own processes.
 """
 
 import threading
@@ -13,25 +13,25 @@ from notewright.stores.base import Store, Version
 from notewright.stores.live.document import Document
 from notewright.stores.live.log import LiveLog
 
-GONE_S = 2.0  # for which a file may be missing: editors delete before they write
+GONE_S = 2.0  # a file may be missing for so long, as editors delete before they write
 
 
 class DocumentPaths:
-    """Any thread may call. `lock` is that of the open documents; a document's own is taken before it. Without a log,
-    which the process that hosts the documents has, no file has an id."""
+    """Paths and ids. Any thread may call. `lock` is that of the open documents; a document's own is taken before it.
+    Only the process that hosts the documents has a log, and without one no file has an id."""
 
     def __init__(self, folder: Store, lock: "threading.RLock", opened: MutableMapping[str, Document]) -> None:
         self._folder, self._lock, self._open = folder, lock, opened
         self.log: LiveLog | None = None
-        self.find_moved: Callable[[NotePath], NotePath | None] = lambda path: None  # to where one of our processes did
-        self.ids: dict[NotePath, str] = {}  # of files that were given one
+        self.find_moved: Callable[[NotePath], NotePath | None] = lambda path: None  # where our processes moved it
+        self.ids: dict[NotePath, str] = {}  # of files that have one
         self.stamps: dict[NotePath, str] = {}  # of these files, when they were last listed
-        # Names that documents moved to, with those they had and what the files there held if they were open.
+        # New paths of documents, with the old one and the version the file had if the document was open.
         self._moves: dict[NotePath, tuple[NotePath, Version | None]] = {}
         self.missing: dict[NotePath, float] = {}  # files with ids that `list_ids` did not find, since when
 
     def assign_ids(self, paths: Sequence[NotePath]) -> dict[NotePath, str]:
-        """The ids of these files. Those that have none are given one now."""
+        """The ids of these files, assigned now if they have none."""
         with self._lock:
             new = [path for path in paths if path not in self.ids]
             assigned = self.log.assign_ids(new) if new and self.log is not None else {}
@@ -41,8 +41,8 @@ class DocumentPaths:
             return {path: self.ids[path] for path in paths}
 
     def list_ids(self) -> dict[NotePath, str]:
-        """Every file that is there, with its id; those that are new are given one, and those that were moved by
-        somebody else keep theirs. So do, for a while, those that are `missing`: they may be back in a moment."""
+        """Every file with its id: new ones are assigned one, and those that another program moved keep theirs. So do
+        those that are `missing`, for GONE_S."""
         now = time.monotonic()
         stamps = self.follow_renames()
         missing = [path for path in self._list_known() if path not in stamps]
@@ -55,8 +55,8 @@ class DocumentPaths:
         return self.assign_ids([*stamps, *self.missing])
 
     def follow_renames(self) -> dict[NotePath, str]:
-        """Files that have another name since they were last listed take their documents along; all files there are,
-        with their stamps."""
+        """Give documents whose files were renamed since the last listing their new paths; returns all files with their
+        stamps."""
         stamps = {entry.path: entry.stamp for entry in self._folder.entries() if entry.kind == "file"}
         missing = [path for path in self._list_known() if path not in stamps]
         new = {_file_identity(stamp): path for path, stamp in stamps.items() if path not in self.ids} if missing else {}
@@ -66,17 +66,17 @@ class DocumentPaths:
             to = (new.get(_file_identity(stamp)) if stamp else None) or self.find_moved(path)
             if to is not None and to in stamps and to not in self.ids:
                 self.move(path, to)
-                self._moves.pop(to, None)  # not ours to take back
+                self._moves.pop(to, None)  # another program's move, which we never take back
         return stamps
 
     def _list_known(self) -> list[NotePath]:
-        """The files with ids, after a move that is being logged: until then the document has the stamp of the old file,
-        and would be taken for one that somebody renamed back."""
+        """The files with ids. Waits for a move that is being logged: until then the document has the stamp of the old
+        file, as if another program had renamed it back."""
         with self._lock:
             return list(self.ids)
 
     def set_path(self, doc_id: str, path: NotePath) -> str | None:
-        """From now on this file is the document's. Returns the document that was there before."""
+        """Make this file the document's; returns the document that had the file before."""
         with self._lock:
             other = self.ids.get(path)
             self.ids[path] = doc_id
@@ -87,7 +87,7 @@ class DocumentPaths:
             return None if other == doc_id else other
 
     def move(self, old: NotePath, new: NotePath) -> None:
-        """The file of one name is that of another now, and its document goes with it."""
+        """Follow a file that was renamed with its document."""
         with self._lock:
             doc_id = self.ids.pop(old, None)
             if doc_id is None:
@@ -100,25 +100,25 @@ class DocumentPaths:
             displaced.end("another note has its place")
 
     def pop_former(self, new: NotePath) -> NotePath | None:
-        """Where a document was that moved here, if nothing else is there now; once."""
+        """Forget a move to this path, and return the old path unless another document has it now."""
         old, _ = self._moves.pop(new, (None, None))
         return None if old in self.ids else old
 
     def pop_departed(self, path: NotePath) -> Version | None:
-        """What the file held that a document moved away from, which is to be deleted now."""
+        """Forget a move from this path, whose file is to be deleted; returns the version that file had."""
         with self._lock:
             versions = [self._moves.pop(new)[1] for new, (old, _) in list(self._moves.items()) if old == path]
             return versions[-1] if versions else None
 
     def remove(self, path: NotePath) -> None:
-        """A file was deleted."""
+        """Take the path from the document of a deleted file."""
         with self._lock:
             doc_id = self.ids.pop(path, None)
             if doc_id is not None and self.log is not None:
                 self.log.set_path(doc_id, None)
 
     def restore(self, path: NotePath) -> None:
-        """A file was made where none was: if there was one before, its document is there again."""
+        """Give a new file the last document of its path, if there was one."""
         if self.log is not None and path.is_note and path not in self.ids:
             with self._lock:
                 if (doc_id := self.log.restore_document(path)) is not None:
@@ -126,12 +126,12 @@ class DocumentPaths:
                     self._reattach(doc_id, path)
 
     def _reattach(self, doc_id: str, path: NotePath) -> None:
-        """A document that was nowhere has a file again, and whoever has it open is in it."""
+        """Give an open document without a path the path of its file."""
         document = self._open.get(doc_id)
         if document is not None and document.path is None:
             document.path = path
 
 
 def _file_identity(stamp: str) -> str:
-    """What stays of a folder's stamp when a file gets another name: when it was saved, its size and its inode."""
+    """The parts of a stamp that a rename leaves: time, size and inode."""
     return stamp.rpartition("-")[0]

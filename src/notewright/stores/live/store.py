@@ -1,8 +1,8 @@
-"""A folder whose open notes are live: read as they are typed, written by merging, never refused for being typed in.
+"""A folder with live notes: reads give what was just typed, and writes are merged with it instead of refused.
 
-Around a FolderStore. A file that nobody has open is read and written there and nowhere else. The text of an open
-document is merged first and written to the file then, so that a crash between the two leaves a file that changed, which
-is merged like anybody's.
+It wraps a FolderStore. A file whose document is not open is read and written there and nowhere else. For an open
+document the merged text is written to the file first and then applied to the document: after a crash between the two,
+the file is merged as if an editor had saved it.
 """
 
 import threading
@@ -21,14 +21,14 @@ _MAX_TRIES = 5
 
 
 class LiveStore(Store):
-    """What `Store` promises, over a folder with live documents."""
+    """Implements `Store` over a folder with live documents."""
 
     def __init__(self, folder: Store, documents: LiveDocuments) -> None:
         self._folder = folder
         self._documents = documents
         self.identity = folder.identity
 
-    # What is there
+    # Reading
 
     def entries(self, below: str = "", *, bare: bool = False) -> Iterator[Entry]:
         return self._folder.entries(below, bare=bare)
@@ -51,17 +51,17 @@ class LiveStore(Store):
         return self._folder.read(path, hidden=hidden) if unsaved is None else unsaved
 
     def _read_unsaved(self, path: NotePath) -> Stored | None:
-        """The text of an open document that is not in its file yet."""
+        """The text of an open document, if it is not in its file yet."""
         document = self._documents.find_open(path)
         if document is None or document.is_saved():
             return None
         with document.lock:
             return document.snapshot() if not document.is_saved() and document.path == path and document.file else None
 
-    # Changing it
+    # Writing
 
     def stage(self, path: NotePath, data: bytes, *, op: OpId, hidden: bool = False) -> None:
-        if self._documents.find_open(path) is None:  # what an open document will say is not known yet
+        if self._documents.find_open(path) is None:  # the merged text of an open document is not known yet
             self._folder.stage(path, data, op=op, hidden=hidden)
 
     def swap(self, swap: Swap, *, op: OpId, hidden: bool = False) -> Stored | None:
@@ -75,10 +75,10 @@ class LiveStore(Store):
             if document is not None:
                 return self._merge(document, path, data, seen, op)
             return self._folder.swap(swap._replace(source=None), op=op, hidden=hidden)
-        if path.is_hidden or (source is not None and source.is_hidden):  # to the trash, or back
+        if path.is_hidden or (source is not None and source.is_hidden):  # into the trash, or out of it
             source = None
         moving = None if source is None else self._documents.find_open(source)
-        if moving is not None and source is not None:  # with what was typed since its text was read for the move
+        if moving is not None and source is not None:  # include what was typed since the move was planned
             self._documents.catch_up(moving)
             with moving.lock:
                 base = moving.find_version(version_of(data)) or moving.find_nearest_version(live_text(path, data))
@@ -91,7 +91,7 @@ class LiveStore(Store):
         return stored
 
     def _merge(self, document: Document, path: NotePath, data: bytes, seen: Version, op: OpId) -> Stored:
-        """Apply a change of the text that was seen to the text of the document now."""
+        """Apply the change from the text that was seen to `data` to the text of the document now."""
         if document.saving is not None and document.saving == version_of(data):
             return self._documents.write_saving(document, data, seen=seen, op=op)
         for _ in range(_MAX_TRIES):
@@ -106,7 +106,7 @@ class LiveStore(Store):
                     raise changed_error(path, document.snapshot().version)
                 try:
                     return self._write_merged(document, path, data, base, op, seen=document.file.version)
-                except Conflict:  # somebody saved the file in this moment
+                except Conflict:  # another program saved the file meanwhile
                     continue
         return self._folder.write(path, data, seen=seen, op=op)
 
@@ -124,13 +124,13 @@ class LiveStore(Store):
         text = live_text(path, data)
         merge = document.prepare_merge(base, text)
         whole = data if merge.text == text else file_bytes(merge.text, data)
-        document.log.flush()  # or recovery takes what was typed for an outside edit, and its client's copy doubles it
+        document.log.flush()  # or recovery takes typed text for an outside edit, and its client's copy adds it again
         stored = self._folder.write(path, whole, seen=seen, op=op, settled=document.we_wrote_file)
         if source is not None:
             self._documents.paths.move(source, path)
         document.record_file(stored, merge.state, ours=True, merge=merge, op=op)
         if merge.text != text:
-            document.remember_shown(version_of(data), merge.theirs)  # what its writer knows
+            document.remember_shown(version_of(data), merge.theirs)  # the text that its writer knows
         document.unsaved, document.typists = False, {}
         return stored
 
@@ -183,7 +183,7 @@ class LiveStore(Store):
         return self._folder.lock_is_exclusive
 
     def lock(self, path: NotePath | None = None, *, timeout: float = 10.0) -> AbstractContextManager[None]:
-        """What was typed is saved first, as a change of its own: a tool's change is then of a text in a file."""
+        """Lock the folder, after saving what was typed as a change of its own: a tool then changes a text in a file."""
         self._documents.save_all(path)
         return self._folder.lock(path, timeout=timeout)
 

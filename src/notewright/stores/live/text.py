@@ -29,7 +29,7 @@ _MAX_EQUAL_PAIRS = 500_000
 
 
 def live_text(path: NotePath, data: bytes) -> str:
-    """The text of a file as it is edited live; NotText for what is not UTF-8."""
+    """The text of a file as its live document has it; NotText if it is not UTF-8."""
     try:
         text = data.removeprefix(BOM).decode()
     except UnicodeDecodeError:
