@@ -50,6 +50,43 @@ def test_the_history_of_a_note_follows_its_moves_and_outlives_it(make: MakeDesk)
     assert desk.refused("history", path="Nope").startswith("not_found: there is no Nope. ")
 
 
+def test_the_history_of_a_note_follows_several_moves_that_were_taken_back_together(make: MakeDesk) -> None:
+    desk = make({"A.md": "1"})
+    made = [desk.done("move", **{"from": "A", "to": "x/B"}), desk.done("edit", path="B", edits=[{"append": "2"}])]
+    made.append(desk.done("move", **{"from": "B", "to": "y/C"}))
+    made.append(desk.done("undo", since="2020-01-01"))
+    assert re.findall(r"^(\w+)  ", desk.said("history", path="A"), re.MULTILINE) == made[::-1]
+
+
+def test_moves_taken_back_together_and_made_again_carry_later_words_along(make: MakeDesk) -> None:
+    desk = make({"A.md": "1\n"})
+    desk.done("move", **{"from": "A", "to": "x/B"})
+    desk.done("move", **{"from": "B", "to": "y/C"})
+    back = desk.done("undo", since="2020-01-01")
+    desk.done("edit", path="A", edits=[{"append": "later"}])
+    desk.done("undo", change=back)
+    assert files(desk) == {"y/C.md": b"1\nlater"}
+
+
+def test_names_that_were_swapped_are_swapped_back(make: MakeDesk) -> None:
+    desk = make({"A.md": "a\n", "B.md": "b\n"})
+    for old, new in (("A", "T"), ("B", "A"), ("T", "B")):
+        desk.done("move", **{"from": old, "to": new})
+    back = desk.done("undo", since="2020-01-01")
+    assert files(desk) == {"A.md": b"a\n", "B.md": b"b\n"}
+    desk.done("undo", change=back)
+    assert files(desk) == {"A.md": b"b\n", "B.md": b"a\n"}
+
+
+def test_a_note_moved_there_and_back_is_not_said_to_come_from_elsewhere(make: MakeDesk) -> None:
+    desk = make({"A.md": "1\n"})
+    made = [desk.done("move", **{"from": "A", "to": "B"}), desk.done("move", **{"from": "B", "to": "A"})]
+    made.append(desk.done("edit", path="A", edits=[{"append": "2"}]))
+    made.append(desk.done("undo", since="2020-01-01"))
+    assert re.findall(r"^(\w+)  ", desk.said("history", path="A"), re.MULTILINE)[0] == made[-1]
+    assert files(desk) == {"A.md": b"1\n"}
+
+
 def test_history_since_a_time_and_up_to_a_limit(make: MakeDesk) -> None:
     desk = make({"A.md": ""}, clock=Clock())
     for _ in range(4):

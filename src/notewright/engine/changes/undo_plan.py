@@ -75,7 +75,7 @@ class UndoPlan:
             if data == (None if old is None else old.data):
                 continue
             if data is not None:
-                steps.append(Put(path, data, old, self.origin.get(path)))
+                steps.append(Put(path, data, old, self.origin.get(path) if old is None else None))
             elif old is not None:
                 steps.append(Drop(path, old))
         ids = tuple(change.id for change in changes)
@@ -130,7 +130,7 @@ class UndoPlan:
             return self._add_obstacle(change, new.path, "was changed since")
         self._remember_merged(old.path, old.before, back)
         self.now[old.path], self.now[new.path] = back, None
-        self.origin[old.path] = new.path
+        self.origin[old.path] = self.origin.pop(new.path, new.path)  # through all moves that are taken back together
 
     def _restore(self, change: Change, step: Step) -> None:
         path = step.path
