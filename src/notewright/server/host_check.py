@@ -42,13 +42,10 @@ class HostCheck:
             return await self._app(scope, receive, send)
         reason, status, words = refusal
         note_refusal(reason)
-        headers = {"Connection": "close"} if status == 400 else {}  # where the next request begins is not certain
-        await JSONResponse({"error": words}, status, headers)(scope, receive, send)
+        await JSONResponse({"error": words}, status)(scope, receive, send)
 
     def _find_refusal(self, scope: Scope) -> tuple[str, int, str] | None:
         headers = Headers(scope=scope)
-        if "transfer-encoding" in headers and "content-length" in headers:
-            return "malformed", 400, "this request has two lengths"
         host = ", ".join(headers.getlist("host")).strip().lower()
         name = _host_name(host)
         if name not in self._hosts and not (self._allows_addresses and _is_address(name)):
