@@ -66,7 +66,7 @@ class SqliteAccounts:
         file = folder / "registry.db"
         db = open_file(file, "the registry")
         with translate_errors("the registry"):
-            if file.stat().st_mode & 0o077:  # restored from a backup, perhaps: whoever reads it can forge cookies
+            if file.stat().st_mode & 0o077:  # as after a restore: its readers could forge cookies
                 file.chmod(0o600)
         return cls(db, open_file(file, "the registry"))
 

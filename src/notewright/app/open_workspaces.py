@@ -115,7 +115,7 @@ class OpenWorkspaces(Library):
             self._logged.pop(wanted.location, None)
             quota = None
             if config["user_quota_files"] is not None or config["user_quota_bytes"] is not None:
-                # Of somebody who may use everything; `Principal.library` narrows it.
+                # With all rights; `Principal.narrow_library` restricts it to those of a caller.
                 quota = UserQuota(config["user_quota_files"], config["user_quota_bytes"], lambda: self._served)
             return replace(opened, name=wanted.name, id=wanted.id, user_quota=quota, **mutable_settings(wanted))
         except Problem as problem:

@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.command == "serve":
         return code
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError, AttributeError):  # nobody reads it, it was closed for that, or never open
+        with suppress(OSError, ValueError, AttributeError):  # the reader has gone, or it was closed or never open
             stream.flush()
     os._exit(code)  # everything is closed: Python would take its modules apart for as long as a search takes
 
@@ -60,7 +60,7 @@ def _run(args: argparse.Namespace) -> int:
         return 2 if getattr(args, "usage", False) else 1
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # the reader of a pipe has gone: nobody is left to tell
+    except BrokenPipeError:  # the reader of the pipe has gone
         sys.stderr.close()
         return 1
 

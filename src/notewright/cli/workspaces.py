@@ -38,7 +38,7 @@ def workspace(args: argparse.Namespace) -> None:
 def _add(args: argparse.Namespace, config: Config, registry: Accounts) -> None:
     name, location = split_location(args.location, Path.cwd())
     pairs = _parse_settings(args.settings)
-    if is_bucket(location):  # refused now, by whoever can set it right
+    if is_bucket(location):  # refused now, while the owner can correct it
         asked = apply_settings(WorkspaceConfig(name, "", location), pairs)
         opening.open_store(asked, config).close()
     one = library.add_folder(config, registry, name, location, pairs)

@@ -128,7 +128,7 @@ def prepare_config(
             id = workspace_id(name, {workspace.id for workspace in workspaces})
             workspaces.append(_configure_workspace(name, id, common | table, environ, values["read_only"]))
         refuse_overlap((workspace.location, workspace.name) for workspace in workspaces)
-        for setting in SETTINGS:  # a setting that would be ignored is refused: somebody may rely on it
+        for setting in SETTINGS:  # refused rather than ignored: a user may rely on it
             if setting.name in NOT_YET and values[setting.name] != setting.default:
                 raise Invalid(f"{setting.name} is not in this version", hint="leave it out", what=setting.name)
         for workspace in workspaces:

@@ -123,7 +123,7 @@ class LazyLibrary(Library):
                 for ws in library.workspaces():
                     call(ws)
         except Exception:  # the surface tries again when it is called
-            log.debug("a surface could not begin", exc_info=True)
+            log.debug("a surface could not prepare its answers", exc_info=True)
 
     def close(self) -> None:
         """Close it if it is open; one that is still opening is left to the end of the process."""

@@ -84,7 +84,7 @@ def _test(visible: Visibility) -> PathTest | None:
     def test(path: str) -> bool:  # called for every path there is, so with plain loops
         if not path.startswith(under):
             return False
-        if path[:1] == "." or "/." in path:  # hidden files: an index holds none; should it, nobody may see them
+        if path[:1] == "." or "/." in path:  # hidden files: an index holds none, and if it did they would be invisible
             return False
         for hides in hidden:
             if hides(path):

@@ -82,7 +82,7 @@ def build(
         cache_hints=hints,
         **handlers,
     )
-    server.middleware.clear()  # the SDK's tracing: nobody listens, and it costs an eighth of a call
+    server.middleware.clear()  # the SDK's tracing is not used, and costs an eighth of a call
     server.add_notification_handler("notifications/initialized", wire.NotificationParams, ours.initialized)
     return server
 

@@ -132,7 +132,7 @@ class ThreadPool:
                 result, error = None, raised
             try:
                 loop.call_soon_threadsafe(self._settle, answer, result, error)
-            except RuntimeError:  # the loop has ended before the call did: nobody waits any more
+            except RuntimeError:  # the loop ended before the call: nothing waits for it any more
                 pass
 
         self._running += 1

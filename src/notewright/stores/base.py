@@ -32,7 +32,7 @@ class Entry(NamedTuple):
     target: str | None = None  # where a symlink points, as written
     mode: int | None = None  # as stat says it, type included (of what a symlink leads to; None where it is broken)
     accessed_ns: int | None = None
-    real: str | None = None  # the path a symlink means in the end, "" the root; None where nobody can tell
+    real: str | None = None  # the path a symlink resolves to, "" the root; None if unknown
 
 
 class UnlistedFile(NamedTuple):

@@ -132,7 +132,7 @@ class Call:
     actor: Actor = field(default_factory=Actor)
     session: Session = field(default_factory=Session)
     transport: Transport = "stdio"
-    cancelled: Callable[[], bool] = bool  # bool() is False: nobody can cancel
+    cancelled: Callable[[], bool] = bool  # bool() is False: never cancelled
     report: Report = no_report
     record_refusal: Callable[[Problem], None] = lambda problem: None  # called with the problem before it is rendered
     used: dict[str, Workspace] = field(default_factory=dict, init=False, repr=False)  # by id

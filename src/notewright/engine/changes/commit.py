@@ -380,7 +380,7 @@ def _carry_out(ws: Workspace, plan: Plan) -> Done:
     _notify_subscribers(ws, change, outcome)
     if outcome.state == "taken_back":
         raise outcome.cause or Internal("a change was taken back without a reason")
-    if ws.shown is not None:  # the writer knows what they wrote, and not what others typed meanwhile
+    if ws.shown is not None:  # what the writer wrote: they were not shown what others typed meanwhile
         wrote = {step.path: step.wrote for step in plan.steps if isinstance(step, Put)}
         for step in change.steps:
             if ws.shown.get(step.path) is not None:
@@ -417,7 +417,7 @@ def _notify_subscribers(ws: Workspace, change: Change, outcome: Outcome) -> None
     try:
         ws.on_change(ws, replace(change, state=outcome.state, steps=steps))
     except Exception:
-        log.exception("no event could be sent for change %s", change.id)
+        log.exception("a subscriber failed on change %s", change.id)
 
 
 def read_or_none(store: Store, path: NotePath) -> Stored | None:

@@ -75,7 +75,7 @@ class FolderSync:
         self._documents = documents
         self._sync_lock = threading.Lock()
         self._folder: FolderDocument | None = None  # the one that was synced last
-        self._shown: dict[NotePath, str] | None = None  # the files that it says there are
+        self._shown: dict[NotePath, str] | None = None  # the files last written into it
         self._next_show_at = 0.0
         self._shown_hashes: dict[NotePath, str] = {}
         self._hashes: dict[NotePath, tuple[str, str]] = {}  # of attachments, with the stamps they had
@@ -102,7 +102,7 @@ class FolderSync:
                 self._unsubscribe = self._ws.follower.subscribe(self._note_changes)
                 self._note_changes(None)
             if folder is not self._folder or self._shown is None:
-                # What it had when it was last open counts only where a client changed it just before a host died.
+                # Its state from when it was last open matters only if a client changed it just before its host died.
                 self._folder, self._shown, self._deleted = folder, folder.files_before_changes(), {}
                 self._shown_hashes = {}
                 if self._shown is None:

@@ -160,7 +160,7 @@ def carry_out(
     staged = [Stage(change.id, step.path, known[step.after]) for step in change.steps if step.after is not None]
     if in_order and len(change.steps) == 1 and not change.made:
         # Stage first, so that bytes and record are synced at the same time. A process that dies in between leaves a
-        # file with nobody's bytes in it, which the next listing removes.
+        # temp file that no change set names, which the next listing removes.
         try:
             for stage in staged:
                 yield stage
@@ -221,9 +221,9 @@ class _Execution:
     started: bool = False  # something may have been written
     applied: set[NotePath] = field(default_factory=set)  # known to have been written, whatever replaced them since
     going_back: bool = False  # no room to go on, or the store was away: back, if that is possible
-    forbidden: set[NotePath] = field(default_factory=set)  # the store lets nobody write there
+    forbidden: set[NotePath] = field(default_factory=set)  # the store refuses writes there
     cause: Problem | None = None
-    unanswered: set[NotePath] = field(default_factory=set)  # written to, and nobody knows whether it happened
+    unanswered: set[NotePath] = field(default_factory=set)  # written, but the store did not answer
     merged: set[NotePath] = field(default_factory=set)
     spelled: set[NotePath] = field(default_factory=set)  # new names that an old file was given by respelling
     respelled: set[tuple[NotePath, NotePath]] = field(default_factory=set)  # only their spelling is new: (new, old)

@@ -98,7 +98,7 @@ def _ranked(index: Index, query: Query, evidence: SearchEvidence) -> ranking.Ran
     strangers = [note for note in strangers if met is None or note in met]
     linked = [note for note in best if note in given]
     candidates = {note: given[note] for note in (*linked, *strangers)}
-    if every:  # nobody needs the degree of a note too low for the page; where some are hidden, only others have one
+    if every:  # degrees only of notes that can reach the page, and only of links between visible notes
         low = ranking.find_unreachable(scores, candidates, max(query.offset + query.limit, ranking.PAGE_HITS))
         degrees = index.degrees([note for note in candidates if note not in low])
     else:

@@ -39,7 +39,7 @@ TAKE_OVER_SECONDS = 0.2  # between two attempts to become leader
 WATCH_SECONDS = 10.0  # to wait for the watch before everything is compared without it, and once more when it begins
 DAY_SECONDS = 86_400.0
 PLAN_SECONDS = 3.0  # that a plan which needs every link waits for an index that is behind
-LOSS_SECONDS = 10.0  # after which the loss of a third of the notes is believed
+LOSS_SECONDS = 10.0  # until the loss of a third of the notes is accepted
 
 
 class Indexer(IndexFollower):
@@ -197,7 +197,7 @@ class Indexer(IndexFollower):
             self._is_fetched = self._snapshot.fetch()
         self._attempt(self._load_stamps)  # while the watch is being set up
         if self._watches:
-            # Its first hint says that it has begun: one comparison is then enough. Calls that wait do not end this.
+            # Its first hint tells that it has begun: one comparison is then enough. Calls that wait do not end this.
             until = time.monotonic() + WATCH_SECONDS
             while not self._watch_begun.wait(0.5) and self._store.healthy() and time.monotonic() < until:
                 pass
@@ -244,9 +244,9 @@ class Indexer(IndexFollower):
         try:
             self._daily()
         except Problem as problem:
-            log.warning("put off until tomorrow: %s", problem)
+            log.warning("the daily upkeep is put off until tomorrow: %s", problem)
         except Exception:
-            log.exception("put off until tomorrow")
+            log.exception("the daily upkeep is put off until tomorrow")
 
     def _attempt(self, step: Callable[[], object]) -> None:
         """Run a step; if it fails, the index is stale until everything was compared again."""
@@ -277,7 +277,7 @@ class Indexer(IndexFollower):
                 for hint in self._store.changes(self._stop, walked=walked):
                     self._take_hint(hint)
             except Exception:
-                log.exception("watching failed; looking at everything now and then instead")
+                log.exception("watching failed; comparing all files now, and trying again")
             self._take_hint(None)
             self._stop.wait(2.0)
 
@@ -389,7 +389,7 @@ class Indexer(IndexFollower):
             if difference.is_implausible and not self._is_fetched:
                 now = time.monotonic()
                 self._lost_since = self._lost_since or now
-                # An empty root is never believed; another loss is when it lasts.
+                # An empty root is never accepted; any other loss is, once it has lasted.
                 if difference.seen == 0 or now - self._lost_since <= LOSS_SECONDS:
                     self._stale = "a third of the notes or more vanished at once; the index waits for them"
                     return

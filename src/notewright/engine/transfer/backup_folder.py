@@ -169,7 +169,7 @@ class NewFolderBackup(NewBackup):
         if not stat.S_ISREG(found.st_mode) or found.st_size != kept.size:
             return False
         if not any(found.st_mtime_ns == kept.modified_ns // grain * grain for grain in _TIME_GRAINS_NS):
-            return False  # somebody wrote to it since
+            return False  # it was changed since
         try:
             os.link(source, self._make_parent(place), follow_symlinks=False)
         except OSError as error:

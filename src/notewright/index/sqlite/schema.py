@@ -11,7 +11,7 @@ import apsw
 from notewright.lazy_dataclass import dataclass, field
 
 VERSION = 5  # of the tables; an index with another number is rebuilt
-MARK = "\U0010fffd"  # a word that is indexed with every note and that nobody types
+MARK = "\U0010fffd"  # a word that is indexed with every note and stands in none
 NOTHING = '"\U0010fffc"'  # an expression for a word that is in no note
 COLUMNS = ("title", "alias", "head", "body", "place", "front", "tag")
 TITLE, ALIAS, HEAD, BODY, PLACE, FRONT, TAG = range(len(COLUMNS))

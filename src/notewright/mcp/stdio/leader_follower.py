@@ -182,7 +182,7 @@ class _LineBuffer:
         while True:
             try:
                 return os.read(self._fd, READ_BYTES)
-            except BlockingIOError:  # somebody made the input non-blocking; wait for it
+            except BlockingIOError:  # the client made the input non-blocking; wait for it
                 select.select([self._fd], [], [])
             except OSError:  # a terminal that went away
                 return b""

@@ -26,7 +26,7 @@ class LineWriter:
         self._room = threading.Event()
         self._room.set()
         self.is_full = False  # too much is unread: read nothing more before `wait_for_room`
-        self.broken = False  # nobody reads any more
+        self.broken = False  # the client has closed its end
         self.unanswered: set[Any] = set()  # ids of requests
         self.on_answered: Callable[[], None] | None = None  # called for every answer, once the last is waited for
 

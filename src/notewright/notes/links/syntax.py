@@ -141,7 +141,7 @@ def find_property_links(text: str, start: int, end: int, properties: Mapping[str
         if said is None or link is None:
             continue
         if bool(said.subpath) == bool(link.subpath) and (said.display is None) == (link.display is None):
-            # the text may hold escapes, what it says does not
+            # the text may hold escapes, its meaning does not
             yield link._replace(target=said.target, subpath=said.subpath, display=said.display)
 
 

@@ -23,7 +23,7 @@ _KEY = re.compile(
 )
 _ANCHOR = re.compile(r"(?:^|[\s\[{,])&([^\s,\[\]{}]+)")
 _ALIAS = re.compile(r"(?:^|[\s\[{,])\*([^\s,\[\]{}]+)")
-# What YAML would read as something nobody meant: template marks, with what follows them in their value, and numbers
+# What YAML would read as something not meant: template marks, with what follows them in their value, and numbers
 # with leading zeros or more digits than 64 bits hold.
 _MARK = r"(?:[^\n{}\\']|'(?!'))*+"
 _UNMEANT = re.compile(

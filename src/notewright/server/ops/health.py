@@ -84,7 +84,7 @@ class CachedProbe(Generic[T]):
         try:
             return await self.workers.run(self.look)
         except Exception as error:
-            log.debug("not found out", exc_info=error)
+            log.debug("a probe failed", exc_info=error)
             return None
         finally:
             self._fresh_until = time.monotonic() + self.keep

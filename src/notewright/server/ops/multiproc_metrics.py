@@ -29,7 +29,7 @@ def empty_folder(state: Path) -> Path:
 def _is_alive(process: str) -> bool:
     try:
         os.kill(int(process), 0)
-    except PermissionError:  # somebody else's
+    except PermissionError:  # of another user
         return True
     except (ValueError, ProcessLookupError):
         return False

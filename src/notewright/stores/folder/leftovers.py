@@ -101,7 +101,7 @@ class Leftovers:
         while (due := self._wait_for_due()) is not None:
             look, left = due
             try:
-                is_last = look >= len(PAUSES_SECONDS) - 1  # then it goes where nobody can tell whether it is open
+                is_last = look >= len(PAUSES_SECONDS) - 1  # then it goes even if it is unknown whether it is open
                 is_safe, is_gone = self._remove_if_safe(left, CLOSED, *([UNKNOWN] if is_last else []))
                 if not is_safe and (swapped := self._rescue(left)):
                     self.schedule(swapped)

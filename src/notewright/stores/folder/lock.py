@@ -25,7 +25,7 @@ class FolderLock:
         self._threads = ThreadQueue()
         self._holder: int | None = None  # the thread that holds it
         self._opened = -1
-        self.is_supported = True  # False once the file system has said that it knows no locks
+        self.is_supported = True  # False once the file system has refused to lock
 
     @contextmanager
     def hold(self, timeout: float = 10.0) -> Iterator[None]:

@@ -96,7 +96,7 @@ class Lease:
                     if found is not None and _parse(found.data).get("owner") == self._owner.id:
                         self._put(None, found.etag)
                 except Problem as problem:
-                    log.info("the lease was not let go: %s", problem)
+                    log.info("the lease could not be released: %s", problem)
 
     def renew(self) -> None:
         """One attempt to acquire or renew it."""

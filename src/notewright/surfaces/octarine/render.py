@@ -157,7 +157,7 @@ def format_entry(entry: Entry, created: float | None) -> dict[str, Any]:
     if entry.kind == "symlink":
         facts["isSymlink"] = True
         target = entry.target if entry.real is None else entry.real
-        if target is not None and not target.startswith("/"):  # the machine's own paths are nobody's business
+        if target is not None and not target.startswith("/"):  # an absolute path of this machine is not shown
             facts["target"] = target
     return facts
 

@@ -178,7 +178,7 @@ def _add_quota_warning(ws: Workspace, text: str) -> Answer:
     used = find_quota_share(ws)
     if used is None or used < WARN_AT:
         return Answer.of(text)
-    full = "nearly" if ws.access.hide else f"{used:.0%}"  # who may not see all of it is not told how much there is
+    full = "nearly" if ws.access.hide else f"{used:.0%}"  # a caller who may not see all of it gets no exact share
     return Answer.of(text, meta={"warning": f"Storage is {full} full"})
 
 
