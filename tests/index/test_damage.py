@@ -71,7 +71,7 @@ def test_a_damaged_index_opens_empty_and_wanting(tmp_path: Path, damage: Callabl
     index = SqliteIndex(tmp_path / "index")
     index.links_toward(["1"])  # some damage shows only when it is met
     paths(index, "leaves")
-    assert (index.total("notes"), index.total("files")) == (0, 0) and index.progress().wanting
+    assert (index.total("notes"), index.total("files")) == (0, 0) and not index.generation().whole
     file(index, VAULT)
     assert len(paths(index, "leaves")) == 10
     index.close()
@@ -88,7 +88,7 @@ def test_an_index_damaged_under_us_goes_on_empty_and_takes_writes(
         paths(index, "number7")
         index.links_toward(["1"])
         file(index, {"new.md": "fresh"})
-    assert index.progress().wanting and index.find_file("7.md") is None
+    assert not index.generation().whole and index.find_file("7.md") is None
     file(index, VAULT)
     assert paths(index, "number7")[0] == "7.md" and len(index.links_toward(["1"])) == 60
     index.close()
@@ -97,9 +97,9 @@ def test_an_index_damaged_under_us_goes_on_empty_and_takes_writes(
 def test_it_wants_no_more_once_it_equals_the_store_it_was_compared_with(tmp_path: Path) -> None:
     index = SqliteIndex(tmp_path / "index")
     compared = index.generation()
-    assert not compared.whole and index.progress().wanting
+    assert not compared.whole and index.progress().total is None
     index.mark_whole(compared.name)
-    assert index.generation() == (compared.name, True) and not index.progress().wanting
+    assert index.generation() == (compared.name, True) and index.progress().total == 0
     shutil.rmtree(tmp_path / "index")
     index.mark_whole(compared.name)  # the one that was compared is gone
     assert not index.generation().whole and index.generation().name != compared.name

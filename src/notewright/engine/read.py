@@ -298,8 +298,8 @@ def list_folder(
         return FolderListing(tuple(folders), tuple(dated), total)
 
     def from_index() -> FolderListing:
-        folders = () if glob else ws.index.folders(folder, ws.access.visibility, deep=False)
-        return answer(*ws.index.select(chosen), folders)
+        files, total = ws.index.select(chosen)
+        return answer(files, total, () if glob else ws.index.folders(folder, ws.access.visibility, deep=False))
 
     if ready.is_fresh(ws):
         return ready.snapshot(ws, from_index)

@@ -241,10 +241,9 @@ class Selection(NamedTuple):
 
 class Progress(NamedTuple):
     done: int
-    total: int | None
+    total: int | None  # None: not known, of a build or of an index that was lost and is being filled again
     building: bool
     stale: str | None = None  # why the answers may be old (the folder vanished, …)
-    wanting: bool = False  # the index was lost or discarded: everything must be indexed again
 
 
 class Needles(NamedTuple):

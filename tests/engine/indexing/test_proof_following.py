@@ -144,4 +144,4 @@ def test_a_follower_with_nothing_to_do_does_not_look_at_everything_again_and_aga
 ) -> None:
     ws = workspace({f"{n}.md": f"apple {n}\n" for n in range(12)})
     assert search(ws, parse_query("apple")).total == 12
-    assert not ws.index.progress().wanting
+    assert ws.index.generation().whole

@@ -128,7 +128,7 @@ class Indexer(IndexFollower):
 
     def progress(self) -> Progress:
         now = self._index.progress()
-        busy = now.building or now.wanting or not (self._fresh.is_set() or not self._leader.is_leader)
+        busy = now.building or now.total is None or not (self._fresh.is_set() or not self._leader.is_leader)
         return Progress(now.done, now.total, busy, self._stale or now.stale)
 
     def refuse_if_lost(self) -> None:

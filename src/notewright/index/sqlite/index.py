@@ -61,18 +61,16 @@ class SqliteIndex:
         self.snapshot, self.generation = self._connections.snapshot, self._connections.generation
         self.thread_snapshot = self._connections.thread_snapshot
         self._vocabulary = ("", Vocabulary())
-        self._folder_counts = queries.FolderCounts()
 
     def close(self) -> None:
         self._connections.close()
 
     def progress(self) -> Progress:
         built = self._connections.generations.build_progress()
-        wanting = bool(self.ask(lambda con: con.number("select value from meta where key='wanting'")))
         if built is not None:
-            return Progress(built[0], built[1] or None, True, wanting=wanting)
+            return Progress(built[0], built[1] or None, True)
         notes = self.total("notes")
-        return Progress(notes, None if wanting else notes, False, wanting=wanting)
+        return Progress(notes, notes if self.generation().whole else None, False)
 
     # ---- filing ---------------------------------------------------------------------------------------
 
@@ -125,6 +123,7 @@ class SqliteIndex:
     with_problem = _question(queries.with_problem)
     stamps = _question(queries.stamps)
     total = _question(queries.total)
+    folders = _question(queries.folders)
     by_name = _question(queries.by_name)
     by_names = _question(queries.by_names)
     by_other_name = _question(queries.by_other_name)
@@ -140,11 +139,6 @@ class SqliteIndex:
     notes = _question(queries.notes)
     neighbours = _question(evidence.neighbours)
     degrees = _question(evidence.degrees)
-
-    def folders(
-        self, below: str = "", visible: Visibility = EVERYTHING, *, deep: bool = True
-    ) -> Sequence[tuple[str, int]]:
-        return self.ask(lambda con: self._folder_counts.count_below(con, below, visible, deep))
 
     def names_like(self, key: str, limit: int = 200, visible: Visibility = EVERYTHING) -> list[NotePath]:
         return self.ask(lambda con: queries.names_like(con, self._words(con), key, limit, visible))

@@ -272,31 +272,23 @@ def make_prefix_expression(con: Connection, words: Iterable[str]) -> str | None:
     return f"{{title alias head body place tag}} : ({wanted})" if wanted else None
 
 
-class FolderCounts:
-    """Caches how many notes are in each folder and below it, until anything is written: counting reads every file's
-    row, and a listing shows a few folders. Without a lock: threads that count at the same time do so twice, no harm."""
-
-    def __init__(self) -> None:
-        # by generation and serial; by who may see what; all folders, and by the folder above
-        self._kept: tuple[tuple[str, int], dict[Visibility, tuple[_Counts, dict[str, _Counts]]]] = (("", -1), {})
-
-    def count_below(self, con: Connection, folder: str, visible: Visibility, deep: bool) -> _Counts:
-        if deep and folder:  # reads a few rows, which is faster than those of all folders
-            counts = _count_folders(con, visible, "where folder >= ? and folder < ?", (f"{folder}/", f"{folder}0"))
-            return [(name, count) for name, count in counts if name.startswith(f"{folder}/")]
-        state = (con.name, con.number("select value from meta where key='serial'"))
-        kept, known = self._kept
-        if kept != state or len(known) >= MAX_READERS:
-            known = {}
-        if visible not in known:
-            counts = _count_folders(con, visible)
-            by_parent: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
-            for name, count in counts:
-                by_parent[name.rpartition("/")[0]].append((name, count))
-            known = {**known, visible: (counts, dict(by_parent))}
-            self._kept = (state, known)
-        counts, children = known[visible]
-        return counts if deep else children.get(folder, ())
+def folders(con: Connection, below: str = "", visible: Visibility = EVERYTHING, *, deep: bool = True) -> _Counts:
+    """Counting reads every file's row, and a listing shows a few folders: within a snapshot the counts of all folders
+    are cached, by who may see what, with those directly in each."""
+    if deep and below:  # reads a few rows, which is faster than those of all folders
+        counts = _count_folders(con, visible, "where folder >= ? and folder < ?", (f"{below}/", f"{below}0"))
+        return [(name, count) for name, count in counts if name.startswith(f"{below}/")]
+    known: dict[Visibility, tuple[_Counts, dict[str, _Counts]]] = con.get_cache("folders")
+    if visible not in known:
+        if len(known) >= MAX_READERS:
+            known.clear()
+        counts = _count_folders(con, visible)
+        children: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
+        for name, count in counts:
+            children[name.rpartition("/")[0]].append((name, count))
+        known[visible] = counts, dict(children)
+    every, by_parent = known[visible]
+    return every if deep else by_parent.get(below, ())
 
 
 def _count_folders(con: Connection, visible: Visibility, where: str = "", values: Sequence[str] = ()) -> _Counts:
