@@ -3,7 +3,7 @@
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from notewright.engine.changes.combined import Edited
 from notewright.engine.changes.commit import commit, commit_latest, edit, text_of
@@ -24,8 +24,7 @@ TRIES = 8
 FoundFolders = dict[str, tuple[str, bool]]  # by path: as it is spelled, and whether it exists
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """What became of one file."""
 
     path: NotePath
@@ -34,8 +33,7 @@ class Written:
     change_id: str | None  # None: it was so already
 
 
-@dataclass(frozen=True, slots=True)
-class Deleted:
+class Deleted(NamedTuple):
     trash: NotePath | None
     linked_from: tuple[NotePath, ...]
     files: tuple[NotePath, ...]  # other notes that were changed

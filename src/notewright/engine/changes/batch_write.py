@@ -6,7 +6,7 @@ Other writers can get in between two change sets; each is all or nothing, and ca
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from notewright.engine.changes.commit import commit_latest, read_or_none
 from notewright.engine.changes.plan import Drop, Plan, Put
@@ -42,8 +42,7 @@ class UnreadableFile(Exception):
         return SkippedFile(path, self.reason, self.words)
 
 
-@dataclass(frozen=True, slots=True)
-class IncomingFile:
+class IncomingFile(NamedTuple):
     """A file to write with the bytes that `fetch` returns; without `fetch` it is to be deleted."""
 
     path: NotePath

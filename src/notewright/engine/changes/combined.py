@@ -9,6 +9,7 @@ when a process dies is again such a chain, and recovery finishes it as one. No e
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from notewright.engine.workspace import Workspace
 from notewright.errors import Internal, Problem
@@ -17,8 +18,7 @@ from notewright.notes.path import NotePath
 from notewright.stores.base import Version
 
 
-@dataclass(frozen=True, slots=True)
-class Edited:
+class Edited(NamedTuple):
     """One note before and after an edit. `change_id` is None where nothing changed."""
 
     path: NotePath

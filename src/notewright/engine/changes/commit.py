@@ -62,7 +62,7 @@ def commit_latest(
     if dry_run:
         plan, about = make()
         rehearse(ws, plan)
-        return Done(None), about
+        return Done(None, {}), about
 
     def attempt() -> tuple[Done, _Answer]:
         plan, about = make()
@@ -224,7 +224,7 @@ def _commit_chain(made: list[_Waiting], unmade: list[_Waiting], old: Stored, kno
         elif isinstance(answer, Edited) and path in outcome.merged and there is not None:
             text = text_of(path, there.data)
             before = answer.before if answer.change_id else text
-            edit.answer(replace(answer, before=before, after=text, version=there.version))
+            edit.answer(answer._replace(before=before, after=text, version=there.version))
         else:
             edit.answer(answer)
 

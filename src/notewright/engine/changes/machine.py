@@ -25,9 +25,9 @@ it or takes it back, and the caller knows that it may have happened.
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from notewright.engine.changes.merge import has_change, has_lost_place, merge_change, merge_texts
 from notewright.errors import Busy, Conflict, Exists, Forbidden, NoSpace, NotFound, Problem, Unavailable
@@ -39,68 +39,58 @@ _OBSTACLES = (Conflict, Exists, NotFound, Forbidden)
 _MAX_ROUNDS = 16  # after so many interruptions by other programs the next call has to finish it
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     change: Change
     blobs: Mapping[str, bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(NamedTuple):
     op: OpId
     path: NotePath
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(NamedTuple):
     """Answered for each path with a Stored, the Problem of reading it, or None where nothing is."""
 
     paths: tuple[NotePath, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AskApplied:
+class AskApplied(NamedTuple):
     """Answered with those of these paths that the store knows to have been written for this op."""
 
     op: OpId
     paths: tuple[NotePath, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Recall:
+class Recall(NamedTuple):
     """Answered with the kept bytes of that SHA-256, or None."""
 
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(NamedTuple):
     """One group of writes or deletes. Answered with the outcome of each, or of those up to the first problem."""
 
     op: OpId
     swaps: tuple[Swap, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Respell:  # answered with the Stored under its new spelling, or None where the two are different names
+class Respell(NamedTuple):  # answered with the Stored under its new spelling, or None where the two are different names
     old: NotePath
     new: NotePath
 
 
-@dataclass(frozen=True, slots=True)
-class Settle:
+class Settle(NamedTuple):
     op: OpId
     emptied: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Sweep:
+class Sweep(NamedTuple):
     folders: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class IndexFiles:
+class IndexFiles(NamedTuple):
     """Index these files before the change is closed: recovery does not look at closed changes, and plans are made from
     the index. `files` need not be read again."""
 
@@ -108,8 +98,7 @@ class IndexFiles:
     files: Mapping[NotePath, Stored | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
+class Close(NamedTuple):
     """Answered with whether the ledger could record it."""
 
     change_id: str
@@ -121,8 +110,7 @@ Effect = Record | Stage | Read | AskApplied | Recall | Write | Respell | Settle 
 SeenFiles = dict[NotePath, Stored | None]  # what is there now; a path that could not be read is absent
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     state: State
     files: SeenFiles  # what is there in the end
     merged: tuple[NotePath, ...] = ()  # where another program's text was merged with ours
@@ -134,8 +122,7 @@ class Outcome:
 Machine = Generator[Effect, Any, Outcome]
 
 
-@dataclass(frozen=True, slots=True)
-class FileGoal:
+class FileGoal(NamedTuple):
     """How one file is to be in the end. `data` None is absence; `obsolete`: another program replaced the very place of
     the step, so that it holds neither the old words nor ours, and there is nothing to do."""
 
@@ -143,8 +130,7 @@ class FileGoal:
     obsolete: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(NamedTuple):
     """Where a change set goes from here: the goal of each file, in this order."""
 
     state: State
@@ -187,7 +173,7 @@ def carry_out(
             yield Settle(change.id, ())
         raise _in_doubt(change, problem) from problem
     if outcome.cause and not outcome.closed:
-        return replace(outcome, cause=_in_doubt(change, outcome.cause))
+        return outcome._replace(cause=_in_doubt(change, outcome.cause))
     return outcome
 
 
@@ -466,8 +452,7 @@ def _keep_what_is_possible(steps: tuple[Step, ...], ahead: list[FileGoal | None]
     return Route("done", goals, tuple(step.path for step in steps if step.path not in made), tuple(made.values()))
 
 
-@dataclass(frozen=True, slots=True)
-class _StepState:
+class _StepState(NamedTuple):
     """One step and what is at its path now."""
 
     step: Step
@@ -477,7 +462,7 @@ class _StepState:
 
     def invert(self) -> "_StepState":
         step = self.step
-        return replace(self, step=Step(step.path, step.after, step.before, step.source))
+        return self._replace(step=Step(step.path, step.after, step.before, step.source))
 
     def is_at(self, version: str | None) -> bool:
         if self.step.path not in self.files:

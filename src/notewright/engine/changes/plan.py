@@ -2,7 +2,7 @@
 which may be older than the current one, so that the write has to be rebased."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from notewright.engine.workspace import Workspace
 from notewright.errors import Conflict
@@ -10,8 +10,7 @@ from notewright.notes.path import NotePath
 from notewright.stores.base import Stored, Version, version_of
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(NamedTuple):
     """Write `data` to a file. `old` is the file as it was read for the plan; None: there must not be one.
 
     `source` names the file it comes from, in a move; without `data` it gets the source's bytes unchanged. `wrote` is
@@ -25,16 +24,14 @@ class Put:
     wrote: Version | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Drop:
+class Drop(NamedTuple):
     """Delete a file."""
 
     path: NotePath
     old: Stored
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """The steps of a change set: all of them happen, or none."""
 
     steps: tuple[Put | Drop, ...]
@@ -43,12 +40,11 @@ class Plan:
     undoes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(NamedTuple):
     """A committed change set. `id` is None where the files were as planned already."""
 
     id: str | None
-    versions: Mapping[NotePath, Version | None] = field(default_factory=dict)
+    versions: Mapping[NotePath, Version | None]
     merged: tuple[NotePath, ...] = ()  # saved by another program meanwhile: they hold both texts
     kept: tuple[NotePath, ...] = ()  # another program's bytes were in the way of these and stayed
 

@@ -13,7 +13,7 @@ import unicodedata
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, BinaryIO
 
@@ -160,7 +160,7 @@ class _Admission:
             self.room = {unit: None if left is None else left - more[unit] for unit, left in self.room.items()}
         self.there[path] = None
         self._add_name(path)
-        return replace(file, path=path)
+        return file._replace(path=path)
 
     def _add_name(self, path: NotePath) -> None:
         for place in (path, *parents(path)):
