@@ -293,6 +293,25 @@ def test_word_boundaries_are_those_of_every_script_wherever_they_stand(
     assert matcher.is_found_in(text.encode(), Deadline.after(5)) == bool(re.search(pattern, text, re.I * ignore_case))
 
 
+_CLASSES = [r"\w", r"\W", r"\d", r"\S", r"[^\w-]", r"[^\W\d]", r"[\s日é]", r"[^\d日]", r"\W\w|日\d"]
+
+
+@pytest.mark.parametrize("ignore_case", [True, False])
+@pytest.mark.parametrize("dialect", ["re2", "python-like", "javascript"])
+@pytest.mark.parametrize("pattern", _CLASSES)
+def test_a_form_for_the_characters_of_a_text_finds_in_it_what_the_whole_pattern_finds(
+    pattern: str, dialect: Dialect, ignore_case: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for text in ("ſ", "\u212ak", "sſ—S", "aé日É", "1٣ 日é_", "日—٣ıİ\u00a0😀\u212akſsS1a_-"):  # 212a: the Kelvin sign
+        spans = []
+        for forms in (1, 0):
+            monkeypatch.setattr(patterns, "_MAX_NARROW_FORMS", forms)
+            matcher = compile_pattern.__wrapped__(pattern, dialect, ignore_case=ignore_case)
+            spans.append(list(matcher.finditer(text, Deadline.after(5))))
+            assert (matcher.exact._narrow is not None) == bool(forms)
+        assert spans[0] == spans[1]
+
+
 @settings(max_examples=200, deadline=None)
 @given(_EDGED, st.text(_LETTERS, max_size=12))
 def test_word_boundaries_of_javascript_are_those_of_ascii(pattern: str, text: str) -> None:
@@ -395,4 +414,6 @@ def test_a_class_of_unicode_is_compiled_for_a_text_that_needs_it(monkeypatch: py
     assert list(matcher.find_lines(b"needed here\nnot\n", Deadline.after(5))) == [(0, 11)]
     assert not any("{L}" in source for source in made)
     assert list(matcher.find_lines("needed “überall”\n".encode(), Deadline.after(5))) == [(0, 21)]
+    assert not any("{L}" in source for source in made)  # nor for a text with few characters beyond ASCII
+    assert list(matcher.find_lines("needed где-то ещё, быть может, в широком поле\n".encode(), Deadline.after(5)))
     assert sum("{L}" in source for source in made) == 1

@@ -44,6 +44,8 @@ from notewright.engine.find._regex_writers import (
     letter_of,
     to_re2_source,
     to_regex_source,
+    write_ascii_set,
+    write_narrow_set,
 )
 from notewright.errors import Invalid
 from notewright.index.base import Needles
@@ -65,6 +67,10 @@ _QUICK_TRIES = 8  # before the exact pattern searches by itself
 _QUICK_BYTES = 256_000  # of texts that are searched by the quick form
 _MAX_QUICK_MISSES = 32  # lines found by the quick form that do not match, before the exact pattern takes over
 _MAX_TRIED_BYTES = 4_096  # of a text in which the exact pattern is tried where the quick one matches
+_MAX_NARROW_LETTERS = 16  # beyond ASCII, for which it is looked up in which classes they are
+_MAX_NARROW_FORMS = 2  # of one pattern, each compiled in a fortieth of the time that the pattern itself takes
+
+_ASCII = bytes(range(128))
 
 _large_memory_lock = threading.Lock()  # held by the one search that needs much memory
 
@@ -168,6 +174,8 @@ class Matcher:
             return self.quick, partial(_search, self.quick, data)
         if len(data) > _MAX_TRIED_BYTES:
             return self.exact, partial(_search, self.exact, data)
+        if (narrow := self.exact.narrow_to(data)) is not None:
+            return narrow, partial(_search, narrow, data)
         return self.exact, partial(_search_quick_then_exact, self.quick, self.exact, data)
 
     def _is_exact_by_re2(self, text: str | bytes) -> bool:
@@ -268,10 +276,32 @@ class Matcher:
 
 class _DeferredRe2:
     """A pattern that re2 certainly accepts, compiled on first use: with classes of Unicode characters that takes
-    1.2 ms, and as long again when it first finds something."""
+    1.2 ms, and as long again when it first finds something. For one or two short texts there is a narrow form instead,
+    whose classes hold ASCII and the characters of these texts alone."""
 
-    def __init__(self, source: str, lines: bool) -> None:
-        self.pattern, self._lines = source, lines
+    def __init__(self, node: Node, lines: bool) -> None:
+        self.pattern, self._lines = to_re2_source(node, relaxed=False), lines
+        self._node = node
+        self._narrow: tuple[str, Any] | None = ("", None)  # the characters beyond ASCII that it knows, and the form
+        self._forms_left = _MAX_NARROW_FORMS
+
+    def narrow_to(self, data: bytes) -> Any:
+        """A form that is exact in this text; None once texts held too many characters that it does not know."""
+        if self._narrow is None:
+            return None
+        known, form = self._narrow
+        letters = set(data.translate(None, _ASCII).decode(errors="replace"))
+        if letters.issubset(known):
+            return form
+        known = "".join(sorted(letters.union(known)))
+        self._forms_left -= 1
+        if self._forms_left < 0 or len(known) > _MAX_NARROW_LETTERS:
+            self._narrow = None
+            return None
+        source = to_re2_source(self._node, relaxed=False, write_set=partial(write_narrow_set, known))
+        form = compile_re2(source, lines=self._lines)
+        self._narrow = known, form
+        return form
 
     def __getattr__(self, name: str) -> Any:
         if name not in ("_regexp", "programsize"):
@@ -297,7 +327,7 @@ def compile_pattern(
     fits = count_places(node) <= _MAX_PLACES
     quick = _compile_quick_form(node) if fits and lines and not whole_word else None
     if quick is not None:
-        deferred = _DeferredRe2(to_re2_source(node, relaxed=False), lines)
+        deferred = _DeferredRe2(node, lines)
         return Matcher(Needles(find_required(node)), deferred, deferred, quick=quick)
     exact = _compile_re2_form(node, lines, relaxed=False) if fits and (dialect == "re2" or not whole_word) else None
     if not fits or (dialect == "re2" and exact is None):
@@ -357,7 +387,7 @@ def _compile_quick_form(node: Node) -> Any:
     if _has_unicode_boundary(node) or weigh_expanded(node, weigh) > _MAX_INSTRUCTIONS:
         return None
     try:
-        return compile_re2(to_re2_source(node, relaxed=False, ascii_classes=True), lines=True)
+        return compile_re2(to_re2_source(node, relaxed=False, write_set=write_ascii_set), lines=True)
     except (TooMuchForRe2, re2.error):
         return None
 
