@@ -70,8 +70,8 @@ def test_one_caller_does_not_wait_for_another() -> None:
 
 def test_beyond_a_long_line_calls_are_refused_and_do_not_count() -> None:
     async def test() -> None:
-        traffic = RateLimits()
-        calls = Calls(ConcurrencyLimits(traffic, per_minute=8, at_once=2, waiting=4))
+        rate_limits = RateLimits()
+        calls = Calls(ConcurrencyLimits(rate_limits, per_minute=8, at_once=2, waiting=4))
         tasks = [asyncio.create_task(calls.call("ann")) for _ in range(6)]
         await settled()
         for _ in range(5):

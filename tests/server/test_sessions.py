@@ -87,7 +87,9 @@ def test_a_client_without_a_session_is_remembered_by_its_name() -> None:
 
 def two_workers(folder: Path, clock: Clock) -> tuple[Sessions, Sessions]:
     """With one key and one memory."""
-    one, two = (Sessions(b"k" * 32, traffic=FileRateLimits(folder / "traffic", clock), clock=clock) for _ in range(2))
+    one, two = (
+        Sessions(b"k" * 32, rate_limits=FileRateLimits(folder / "counts", clock), clock=clock) for _ in range(2)
+    )
     return one, two
 
 

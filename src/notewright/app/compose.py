@@ -178,10 +178,10 @@ def _log_level(name: str) -> int:
     return level
 
 
-def load_surface(name: str, config: Config, traffic: RateLimits | None = None) -> Surface:
-    """A surface of the configuration, imported now; call limits as configured, counted in `traffic`."""
+def load_surface(name: str, config: Config, rate_limits: RateLimits | None = None) -> Surface:
+    """A surface of the configuration, imported now; call limits as configured, counted in `rate_limits`."""
     module = importlib.import_module(f"notewright.surfaces.{name}.tools")
-    limiter = (traffic or RateLimits()) if config["rate_limits"] else None
+    limiter = (rate_limits or RateLimits()) if config["rate_limits"] else None
     if name == "second_brain":
         surface: Surface = module.surface(limiter)
     elif name == "octarine":

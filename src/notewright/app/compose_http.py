@@ -74,8 +74,8 @@ class Site:
         self.audit = AuditLog(audit_file(config["audit_log"], config.state) if config.state else None)
         self.library = LazyLibrary(opened or self._open)
         self.workers = ThreadPool(threads=THREADS)
-        self.traffic = RateLimits() if counts is None else FileRateLimits(counts)
-        self.sessions = Sessions(self.registry.secret("sessions"), traffic=self.traffic)
+        self.rate_limits = RateLimits() if counts is None else FileRateLimits(counts)
+        self.sessions = Sessions(self.registry.secret("sessions"), rate_limits=self.rate_limits)
         self.operations = Operations(
             self.library,
             self.audit,
@@ -142,7 +142,7 @@ class Site:
     def build_app(self, surfaces: Sequence[Surface] | None = None) -> Starlette:
         """The application of the current configuration."""
         config, registry = self.config, self.registry
-        surfaces = [load_surface(name, config, self.traffic) for name in SURFACES] if surfaces is None else surfaces
+        surfaces = [load_surface(name, config, self.rate_limits) for name in SURFACES] if surfaces is None else surfaces
         if config["auth.issuer"]:
             from notewright.server.auth import oauth  # takes a third of a second to load
 
@@ -153,7 +153,7 @@ class Site:
         auth = AuthSettings(
             registry,
             cookies=BrowserSessions(registry.secret("cookies")),
-            limiter=self.traffic,
+            limiter=self.rate_limits,
             issuer=issuer,
             user=process_user(),
             closed=find_network_exposure(config) is not None,
@@ -167,7 +167,7 @@ class Site:
             auth=auth,
             operations=self.operations,
             sessions=self.sessions,
-            concurrency=ConcurrencyLimits.from_config(config, self.traffic),
+            concurrency=ConcurrencyLimits.from_config(config, self.rate_limits),
             open_backups=lambda place: open_backups(place, config),
             hosts=self._live_hosts(),
         )

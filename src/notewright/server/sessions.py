@@ -25,9 +25,9 @@ _GREETED, _INITIALIZED = "greeted", "initialized"  # marks of a session: `initia
 class _SharedSession(Session):
     """A session whose marks and shown versions all workers share. Its other values are this worker's own."""
 
-    def __init__(self, client: str, name: str, traffic: RateLimits) -> None:
+    def __init__(self, client: str, name: str, rate_limits: RateLimits) -> None:
         self._name = name
-        self._traffic = traffic
+        self._rate_limits = rate_limits
         self._ready = False
         self.used_at = 0.0
         super().__init__(client, initialized=False)
@@ -36,7 +36,7 @@ class _SharedSession(Session):
     def initialized(self) -> bool:
         """A session without any mark, as after a restart, counts as initialized."""
         if not self._ready:
-            waits = self._traffic.is_marked(self._name, _GREETED) and not self._traffic.is_marked(
+            waits = self._rate_limits.is_marked(self._name, _GREETED) and not self._rate_limits.is_marked(
                 self._name, _INITIALIZED
             )
             self._ready = not waits
@@ -45,27 +45,27 @@ class _SharedSession(Session):
     @initialized.setter
     def initialized(self, ready: bool) -> None:
         if ready and not self._ready:
-            self._traffic.mark_once(self._name, _INITIALIZED)
+            self._rate_limits.mark_once(self._name, _INITIALIZED)
             self._ready = True
 
     def mark_once(self, what: str) -> bool:
-        return self._traffic.mark_once(self._name, f"once {what}")
+        return self._rate_limits.mark_once(self._name, f"once {what}")
 
     def shown_versions(self, workspace: str) -> ShownVersions:
-        return _SharedShownVersions(self._traffic, self._name, workspace)
+        return _SharedShownVersions(self._rate_limits, self._name, workspace)
 
 
 class _SharedShownVersions:
     """The versions that any worker has shown."""
 
-    def __init__(self, traffic: RateLimits, session: str, workspace: str) -> None:
-        self._traffic, self._session, self._workspace = traffic, session, workspace
+    def __init__(self, rate_limits: RateLimits, session: str, workspace: str) -> None:
+        self._rate_limits, self._session, self._workspace = rate_limits, session, workspace
 
     def get(self, path: NotePath, /) -> str | None:
-        return self._traffic.stored_digest(self._session, f"shown {self._workspace} {path}")
+        return self._rate_limits.stored_digest(self._session, f"shown {self._workspace} {path}")
 
     def __setitem__(self, path: NotePath, version: str, /) -> None:
-        self._traffic.store_digest(self._session, f"shown {self._workspace} {path}", version)
+        self._rate_limits.store_digest(self._session, f"shown {self._workspace} {path}", version)
 
 
 class Sessions:
@@ -75,13 +75,13 @@ class Sessions:
         self,
         key: bytes | None = None,
         *,
-        traffic: RateLimits | None = None,
+        rate_limits: RateLimits | None = None,
         idle: float = IDLE_SECONDS,
         most: int = MAX_SESSIONS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._key = key or os.urandom(32)
-        self._traffic = traffic or RateLimits(clock, most)
+        self._rate_limits = rate_limits or RateLimits(clock, most)
         self._idle = idle
         self._most = most
         self._clock = clock
@@ -92,7 +92,7 @@ class Sessions:
         issued = int(self._clock() * 1000).to_bytes(_TIME_BYTES, "big")
         body = issued + os.urandom(_RANDOM_BYTES) + client.encode("utf-8", "replace")[:_CLIENT_BYTES]
         token = seal(self._key, body, bound_to=f"{scope}\0".encode(), size=_SIGNATURE_BYTES)
-        self._traffic.mark_once(f"{scope}\0{token}", _GREETED)
+        self._rate_limits.mark_once(f"{scope}\0{token}", _GREETED)
         self._keep(f"{scope}\0{token}", client)
         return token
 
@@ -102,7 +102,7 @@ class Sessions:
         if body is None:
             return None
         name, issued = f"{scope}\0{token}", int.from_bytes(body[:_TIME_BYTES], "big") / 1000
-        if not self._traffic.touch(name, idle=self._idle, age=self._clock() - issued):
+        if not self._rate_limits.touch(name, idle=self._idle, age=self._clock() - issued):
             self._kept.pop(name, None)
             return None
         return self._keep(name, body[_TIME_BYTES + _RANDOM_BYTES :].decode("utf-8", "ignore"))
@@ -114,9 +114,9 @@ class Sessions:
     def find_by_client(self, scope: str, client: str) -> Session:
         """What is remembered about a client, for requests that name their client and no session."""
         name = f"{scope}\0client {client}"
-        if not self._traffic.touch(name, idle=self._idle):
-            self._traffic.forget_session(name)
-            self._traffic.touch(name, idle=self._idle)
+        if not self._rate_limits.touch(name, idle=self._idle):
+            self._rate_limits.forget_session(name)
+            self._rate_limits.touch(name, idle=self._idle)
             self._kept.pop(name, None)
         return self._keep(name, client)
 
@@ -124,14 +124,14 @@ class Sessions:
         """End a session; whether there was one."""
         if self.find(scope, token) is None:
             return False
-        self._traffic.end_session(f"{scope}\0{token}")
+        self._rate_limits.end_session(f"{scope}\0{token}")
         self._kept.pop(f"{scope}\0{token}", None)
         return True
 
     def _keep(self, name: str, client: str) -> Session:
         """This process's part of a session, made if it is not there; sessions too many or idle are forgotten."""
         now = self._clock()
-        session = self._kept.setdefault(name, _SharedSession(client, name, self._traffic))
+        session = self._kept.setdefault(name, _SharedSession(client, name, self._rate_limits))
         session.used_at = now
         self._kept.move_to_end(name)
         while len(self._kept) > self._most or now - next(iter(self._kept.values())).used_at > self._idle:
