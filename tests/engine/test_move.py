@@ -47,6 +47,13 @@ def test_every_form_of_link_follows(workspace, tmp_path: Path) -> None:
     assert [link.path for link in incoming(ws, moved.new)].count("Peer.md") == 5
 
 
+def test_links_to_a_note_whose_name_ends_in_md_twice_follow(workspace, tmp_path: Path) -> None:
+    ws = workspace({"a/Tea.md.md": "", "A.md": "[[Tea.md]] [x](a/Tea.md) [[tea.MD.md]]"})
+    assert [link.path for link in incoming(ws, NotePath("a/Tea.md.md"))] == ["A.md"] * 3
+    move(ws, NotePath("a/Tea.md.md"), "b/Coffee.md")
+    assert texts(tmp_path / "Main")["A.md"] == "[[Coffee.md]] [x](b/Coffee.md) [[Coffee.md]]"
+
+
 def test_a_dry_run_tells_the_same_and_changes_nothing(workspace, tmp_path: Path) -> None:
     ws = workspace({"Tea.md": "x", "A.md": "[[Tea]]"})
     before = texts(tmp_path / "Main")

@@ -20,7 +20,7 @@ from notewright.index.sqlite.schema import ALIASED, MARK, NAME, NOTHING, SLUGGED
 from notewright.index.sqlite.vocabulary import Vocabulary, find_similar_words, list_trigrams
 from notewright.notes.links.names import OtherName
 from notewright.notes.model import Heading, tag_key
-from notewright.notes.path import NotePath, path_key
+from notewright.notes.path import NotePath, path_key, without_md
 from notewright.notes.words import index_words
 
 if TYPE_CHECKING:
@@ -317,6 +317,7 @@ def links_from(con: Connection, paths: Sequence[str]) -> list[LinkRow]:
 
 
 def links_toward(con: Connection, keys: Sequence[str], *, slugs: bool = True) -> list[LinkRow]:
+    keys = list(dict.fromkeys(map(without_md, keys)))  # a link's key is without it, of `Tea.md` for Tea.md.md as well
     if len(keys) <= MAX_INLINE_KEYS:
         given, values = ",".join(map("?{}".format, range(1, len(keys) + 1))), keys
     else:
