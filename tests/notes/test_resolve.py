@@ -1,7 +1,10 @@
 """Which note a link means."""
 
+from itertools import product
+
 import pytest
 
+from notewright.notes.links import names as namesakes
 from notewright.notes.links.resolve import (
     CAIRN,
     OBSIDIAN,
@@ -30,6 +33,35 @@ def means(target: str, source: str, *paths: str, policy: LinkPolicy = OBSIDIAN) 
 
 def test_an_empty_target_is_the_note_itself() -> None:
     assert means("", "a/x.md") == "a/x.md"
+
+
+@pytest.mark.parametrize("policy", [OBSIDIAN, STEM_OR_PATH])
+def test_many_of_one_name_are_told_apart_as_few_are(policy: LinkPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = ("", "a/", "b/", "A/", "a/b/", "a/c/", "b/a/b/", "né/", "long/")
+    paths = [f"{folder}{name}" for folder, name in product(folders, ("T.md", "t.md", "T.md.md", "T", "T.png"))]
+    targets = [
+        "".join(found) for found in product(("", "/", "./", "../", "a/", "A/", "b/", "a/b/", "x/"), ("T", "t.md"))
+    ]
+    asked = [(target, f"{folder}x.md") for target, folder in product([*targets, "T.png", "t.md.md"], folders)]
+
+    def answers() -> list[object]:
+        known = names(*paths)
+        return [resolve_link(target, NotePath(source), known, policy) for target, source in asked]
+
+    monkeypatch.setattr(namesakes, "FEW", 1000)
+    one_by_one = answers()
+    monkeypatch.setattr(namesakes, "FEW", 0)
+    assert answers() == one_by_one
+
+
+def test_links_among_many_files_of_one_name_take_time_in_proportion_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [f"s{number % 20}/d{number}/index.md" for number in range(1000)]
+    known, compared = names(*paths), []
+    monkeypatch.setattr(namesakes, "path_key", lambda path: compared.append(path) or path.lower())
+    for path in paths:
+        assert resolve("index", NotePath(path), known) == resolve(path, NotePath("a/x.md"), known) == path
+        assert resolve(path[path.index("/") + 1 :], NotePath("a/x.md"), known) == path
+    assert len(compared) < 10 * len(paths)
 
 
 def test_dots_are_relative_to_the_source_and_nothing_else_is_tried() -> None:

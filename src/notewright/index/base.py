@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from notewright.lazy_dataclass import NamedTuple, Protocol, dataclass, field
 from notewright.notes.glob import compile_glob
-from notewright.notes.links.names import Names
+from notewright.notes.links.names import Names, Namesakes
 from notewright.notes.path import NotePath
 from notewright.notes.query import SearchTerms
 
@@ -373,7 +373,7 @@ class IndexedFiles(Protocol):
 class IndexedNames(Names, Protocol):
     """Queries for the names by which notes are linked."""
 
-    def by_names(self, keys: Sequence[str]) -> dict[str, list[NotePath]]:
+    def by_names(self, keys: Sequence[str]) -> dict[str, Namesakes]:
         """`by_name` for many keys at once; a key that no path has is left out."""
 
     def names_like(self, key: str, limit: int = 200, visible: Visibility = EVERYTHING) -> list[NotePath]:

@@ -9,7 +9,7 @@ from notewright.engine.indexing.ready import snapshot
 from notewright.engine.workspace import Workspace
 from notewright.index.base import LinkRow, PathTest, Selection
 from notewright.notes.excerpts import MAX_SENTENCE_CHARS, NO_LINE, Excerpt, shorten_to_sentence
-from notewright.notes.links.names import Names, OtherName
+from notewright.notes.links.names import Names, Namesakes, OtherName
 from notewright.notes.links.resolve import (
     OBSIDIAN,
     LinkPolicy,
@@ -93,7 +93,7 @@ def resolver(
     if keys:
         known.update(ws.index.by_names(list(known)))
     if sees is not None:
-        known = {key: [path for path in paths if sees(path)] for key, paths in known.items()}
+        known = {key: Namesakes(path for path in paths if sees(path)) for key, paths in known.items()}
     names = VisibleNames(ws.index, sees, known)
     everywhere: dict[str, Resolution] = {}  # of targets that resolve the same in every source
     if policy.unique_name_decides:

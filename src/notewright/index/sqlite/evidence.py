@@ -37,6 +37,7 @@ from notewright.index.sqlite.schema import (
 )
 from notewright.index.sqlite.vocabulary import QueryWord, Vocabulary, suggest_spellings
 from notewright.lazy_dataclass import dataclass, field
+from notewright.notes.links.names import Namesakes
 from notewright.notes.model import tag_key
 from notewright.notes.path import NotePath, path_key
 from notewright.notes.query import has_property
@@ -446,13 +447,14 @@ def _resolve_namesake(con: Connection, target: str, source: int, key: str) -> se
     if (target, source) not in meant:
         namesakes = con.get_cache("namesakes")
         if key in namesakes:
-            paths = namesakes[key]
+            paths, known = namesakes[key]
         else:
             paths = {NotePath(path): note for note, path in con.table("id, path", _NAMESAKES, (key,))}
+            known = Namesakes(paths)
             if len(paths) <= MAX_NAMESAKES:
-                namesakes[key] = paths
+                namesakes[key] = paths, known
         names = InMemoryNames()
-        names.paths_by_key["name", link_key(target.strip())] = list(paths)  # cutting out each of hundreds takes 5 ms
+        names.paths_by_key["name", link_key(target.strip())] = known  # cutting out each of hundreds takes 5 ms
         chosen = resolve(target, NotePath(str(con.value("select path from files where id = ?", (source,)))), names)
         meant[target, source] = set() if chosen is None else {paths[chosen]}
     found: set[int] = meant[target, source]

@@ -18,7 +18,7 @@ from notewright.index.base import (
 )
 from notewright.index.sqlite.schema import ALIASED, MARK, NAME, NOTHING, SLUGGED, TITLED, Connection, clamp_ns
 from notewright.index.sqlite.vocabulary import Vocabulary, find_similar_words, list_trigrams
-from notewright.notes.links.names import OtherName
+from notewright.notes.links.names import Namesakes, OtherName
 from notewright.notes.model import Heading, tag_key
 from notewright.notes.path import NotePath, path_key, without_md
 from notewright.notes.words import index_words
@@ -88,11 +88,11 @@ def _find_by_keys(con: Connection, kind: str, *keys: str) -> list[NotePath]:
     return sorted({NotePath(path) for (path,) in rows})
 
 
-def by_names(con: Connection, keys: Sequence[str]) -> dict[str, list[NotePath]]:
-    known: dict[str, list[NotePath]] = con.get_cache("by_name") if len(keys) <= MAX_CACHED_KEYS else {}
+def by_names(con: Connection, keys: Sequence[str]) -> dict[str, Namesakes]:
+    known: dict[str, Namesakes] = con.get_cache("by_name") if len(keys) <= MAX_CACHED_KEYS else {}
     unknown = [key for key in keys if key not in known]
     if len(unknown) == 1:
-        known[unknown[0]] = _find_by_keys(con, NAME, unknown[0], unknown[0] + ".md")
+        known[unknown[0]] = Namesakes(_find_by_keys(con, NAME, unknown[0], unknown[0] + ".md"))
     elif unknown:
         each, values = "select value from json_each(?)", [json.dumps(unknown)]
         if len(unknown) <= MAX_INLINE_KEYS:
@@ -104,12 +104,12 @@ def by_names(con: Connection, keys: Sequence[str]) -> dict[str, list[NotePath]]:
             values,
         )
         found = _group_by_key(rows)
-        known.update((key, found.get(key, [])) for key in unknown)
+        known.update((key, found.get(key, Namesakes())) for key in unknown)
     return {key: paths for key in keys if (paths := known[key])}
 
 
-def _group_by_key(rows: Iterable[tuple[str, str]]) -> dict[str, list[NotePath]]:
-    found: defaultdict[str, list[NotePath]] = defaultdict(list)
+def _group_by_key(rows: Iterable[tuple[str, str]]) -> dict[str, Namesakes]:
+    found: defaultdict[str, Namesakes] = defaultdict(Namesakes)
     for key, path in rows:
         found[key].append(NotePath(path))
     return dict(found)
@@ -174,7 +174,7 @@ def shared_aliases(con: Connection) -> list[tuple[str, list[NotePath]]]:
         (select key from names where kind='{ALIASED}' group by key having count(distinct file) > 1)
         order by n.key, f.path"""
     )
-    return list(_group_by_key(rows).items())
+    return [(key, list(paths)) for key, paths in _group_by_key(rows).items()]
 
 
 # ---- listings -----------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from posixpath import relpath
 from notewright.errors import Exists, Invalid, NotFound
 from notewright.notes.edits.splices import Splice, apply_splices
 from notewright.notes.edits.yaml import yaml_item
-from notewright.notes.links.names import Names
+from notewright.notes.links.names import Names, Namesakes
 from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, link_key, name_keys, resolve
 from notewright.notes.links.syntax import decode_destination, is_reference
 from notewright.notes.model import Link, Note
@@ -101,7 +101,7 @@ class _MovedNames(Names):
 
     def __init__(self, before: Names, moves: Moves) -> None:
         self.before, self.moves = before, moves
-        self.known: dict[str, Sequence[NotePath]] = {}
+        self.known: dict[str, Namesakes] = {}
         self.moved_here: dict[str, list[NotePath]] = {}
         for new in moves.values():
             for key in name_keys(new):
@@ -110,7 +110,7 @@ class _MovedNames(Names):
     def by_name(self, key: str) -> Sequence[NotePath]:
         if key not in self.known:
             staying = [path for path in self.before.by_name(key) if path not in self.moves]
-            self.known[key] = [*staying, *self.moved_here.get(key, ())]
+            self.known[key] = Namesakes([*staying, *self.moved_here.get(key, ())])
         return self.known[key]
 
 
@@ -202,7 +202,7 @@ class _Planner:
         """The target in the form it had, else the path, else whatever leads there."""
         for target in _forms(link.target, meant, goal, source, here):
             is_bare = "/" in goal and "/" not in target  # at the root the bare name is the path
-            if is_bare and {path for key in name_keys(goal) for path in self.after.by_name(key)} != {goal}:
+            if is_bare and any(path != goal for key in name_keys(goal) for path in self.after.by_name(key)):
                 continue  # it could mean another file
             if resolve(target, here, self.after, self.policy) == goal:
                 return target

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from notewright.lazy_dataclass import dataclass
-from notewright.notes.links.names import Names, OtherName
+from notewright.notes.links.names import Names, Namesakes, OtherName
 from notewright.notes.model import Note
 from notewright.notes.path import NotePath, path_key, with_md, without_md
 
@@ -30,7 +30,7 @@ class LinkQuery(NamedTuple):
 
     target: str
     source: NotePath
-    named: Sequence[NotePath]  # the paths with the target's last segment, looked up once
+    named: Namesakes  # the paths with the target's last segment, looked up once
     names: Names
     roots: tuple[str, ...]
 
@@ -90,16 +90,10 @@ def _exact_path(query: LinkQuery) -> Candidates | None:
 
 def _path_suffix(query: LinkQuery) -> Candidates | None:
     for ending in _spellings(query.target) if query.named else ():
-        wanted = "/" + path_key(ending)
-        found = [path for path in query.named if path_key(path).endswith(wanted)]
-        if len(found) == 1:
-            return [((), found[0])]
+        beside = query.named.with_key(path_key(posixpath.join(query.source.folder, ending)))
+        found = beside or query.named.shortest_below(path_key(ending))
         if found:
-            here = path_key(posixpath.join(query.source.folder, query.target))
-            return [
-                ((path_key(path) not in (here, here + ".md"), len(path), not path.endswith("/" + ending)), path)
-                for path in found
-            ]
+            return [((len(path), not path.endswith("/" + ending)), path) for path in found]
     return None
 
 
@@ -113,8 +107,7 @@ def _at(place: str, query: LinkQuery) -> Candidates:
 
 def _spelled(spelling: str, query: LinkQuery) -> Candidates:
     """What has this path, case ignored; of twins the one spelled the same."""
-    wanted = path_key(spelling)
-    return [((path != spelling,), path) for path in query.named if path_key(path) == wanted]
+    return [((path != spelling,), path) for path in query.named.with_key(path_key(spelling))]
 
 
 def _spellings(target: str) -> tuple[str, str]:
@@ -233,7 +226,8 @@ def resolve_link(target: str, source: NotePath, names: Names, policy: LinkPolicy
     named = names.by_name(link_key(target)) if target else ()
     if (unique := resolve_unique_name(target, named, policy)) is not None:
         return unique
-    query = LinkQuery(target, source, named, names, policy.roots)
+    known = named if isinstance(named, Namesakes) else Namesakes(named)
+    query = LinkQuery(target, source, known, names, policy.roots)
     for step in policy.steps:
         found = step(query)
         if found is not None:
@@ -250,7 +244,7 @@ class InMemoryNames:
     """The names of these paths, for small vaults; aliases, titles and slugs only those of `notes`."""
 
     def __init__(self, paths: Iterable[NotePath] = (), notes: Iterable[Note] = ()) -> None:
-        self.paths_by_key: defaultdict[tuple[str, str], list[NotePath]] = defaultdict(list)
+        self.paths_by_key: defaultdict[tuple[str, str], Namesakes] = defaultdict(Namesakes)
         for path in paths:
             for key in name_keys(path):
                 self.paths_by_key["name", key].append(path)
