@@ -219,7 +219,7 @@ class Store(Protocol):
         """Where people find it without us: the path from the file system's root, or the key in a bucket."""
 
     def healthy(self) -> bool:
-        """The notes can be reached (the folder is there and is the one that was opened)."""
+        """Whether the notes can be reached (the folder is there and is the one that was opened)."""
 
     def close(self) -> None:
         """Finish what is left to do in the background. Calls after it are Unavailable."""
@@ -253,7 +253,7 @@ class Objects(Protocol):
         """As people write it: s3://bucket/prefix."""
 
     def may_write(self) -> bool:
-        """This machine holds the lease, and the service takes writes."""
+        """Whether this machine holds the lease, and the service takes writes."""
 
     def at(self, folder: str) -> "Objects":
         """A folder as a prefix of its own."""
@@ -267,7 +267,7 @@ class Objects(Protocol):
     def exists(self, key: str) -> bool: ...
 
     def get(self, key: str, *, max_bytes: int | None = None) -> bytes:
-        """Unavailable where it is larger."""
+        """Its bytes; Unavailable if it is larger."""
 
     def put(self, key: str, data: bytes) -> str:
         """Write over whatever is there; the new ETag."""
@@ -277,7 +277,7 @@ class Objects(Protocol):
         has to be read and written."""
 
     def remove(self, key: str) -> None:
-        """Gone already is success."""
+        """Remove it; one that is gone already is no error."""
 
     def each(self, call: Callable[[_Item], _Answer], items: Sequence[_Item]) -> list[_Answer]:
         """`call` on all items, several in parallel."""
@@ -326,10 +326,10 @@ def catch_problem(call: Callable[_Args, _Answer], *args: _Args.args, **options: 
 
 
 def not_found_error(path: str) -> NotFound:
-    """Nothing is at a path, or nothing that may be asked for."""
+    """The NotFound for a path with nothing at it, or nothing that may be asked for."""
     return NotFound(f"there is no {path}", what="file", path=path)
 
 
 def changed_error(path: NotePath, current: Version | None) -> Conflict:
-    """The refusal to replace what was not seen."""
+    """The Conflict for a file that is not as it was seen."""
     return Conflict(f"{path} changed since it was read", hint="read it again", path=path, current=current)

@@ -66,7 +66,7 @@ class _Op:
     syncing: Sync | None = None  # of the file that was staged last
 
     def wait(self) -> None:
-        """Until all that was staged is on disk."""
+        """Wait until everything staged is on disk."""
         syncing, self.syncing = self.syncing, None
         if syncing is not None:
             syncing.wait()
@@ -102,7 +102,7 @@ class AtomicWriter:
         self._replaced: dict[Version, Version | None] = {}  # for each version we wrote, the one before
 
     def may_be_half_written(self, found: os.stat_result) -> bool:
-        """Another program changed it a moment ago and may not be done."""
+        """Whether another program changed it a moment ago, and may still be writing it."""
         return abs(time.time_ns() - found.st_mtime_ns) < QUIET_NS and stamp_of(found) not in self._own
 
     def stage(self, root: int, path: NotePath, data: bytes, op: OpId) -> None:
@@ -116,7 +116,7 @@ class AtomicWriter:
                 pending.staged[path] = _StagedFile(temp, version, None if old is None else _state(old.found))
 
     def swap(self, root: int, swap: Swap, op: OpId) -> Stored | None:
-        """A file that another program changed a moment ago is waited for; Busy if it does not come to rest."""
+        """`Store.swap`. Waits for a file that another program changed a moment ago; Busy if that goes on."""
         deadline = time.monotonic() + MAX_WAIT_SECONDS
         while True:
             try:
@@ -311,7 +311,7 @@ class AtomicWriter:
             pending.touched[path.folder] = Sync(os.dup(folder)) if is_only else None
 
     def _open_parent(self, root: int, path: NotePath, made: list[str]) -> Descriptor:
-        """The folder a path is in. Those that are missing are made, durably, and added to `made`, outermost first."""
+        """Open the folder a path is in. Missing folders are made, durably, and added to `made`, outermost first."""
         try:
             return self._root.open_folder(root, path.folder)
         except (FileNotFoundError, NotADirectoryError):
@@ -335,7 +335,7 @@ class AtomicWriter:
         return self._root.open_folder(root, path.folder)
 
     def _remove_empty_folders(self, root: int, folders: Iterable[str]) -> None:
-        """Innermost first. Temp files in them are moved to the root, where every `sweep` looks."""
+        """Remove them, innermost first. Temp files in them are moved to the root, where every `sweep` looks."""
         for each in sorted(set(folders), key=lambda folder: folder.count("/"), reverse=True):
             outer, _, name = each.rpartition("/")
             with self._root.open_folder_if_exists(root, outer, errno.ELOOP) as folder:
@@ -449,7 +449,7 @@ def remove_note(root: Root, folder: int, temp: TempName, path: NotePath, seen: V
 
 
 def _conflict_error(path: NotePath, found: str | None) -> Conflict:
-    """The mark of what is no readable file (`digest_file`) is no version."""
+    """The Conflict for a changed note. What `digest_file` gives for an unreadable file is not shown as a version."""
     return changed_error(path, None if found is None or found.startswith("!") else found)
 
 
@@ -465,7 +465,7 @@ def _unlink(folder: int, name: str) -> None:
 
 
 def _is_dead(folder: int, name: str) -> bool:
-    """It is a temp file of a process that has ended."""
+    """Whether it is a temp file of a process that has ended."""
     temp = TempName.parse(name)
     return temp is not None and not is_owner_alive(temp, folder)
 

@@ -79,7 +79,7 @@ class Leftovers:
             self._wake.notify()
 
     def clear_up(self, left: Leftover) -> None:
-        """Remove or rescue it now, even while it is open for writing."""
+        """Remove or rescue a leftover now, even while it is open for writing."""
         if not self._remove_if_safe(left, CLOSED, UNKNOWN, OPEN)[0] and (swapped := self._rescue(left)):
             self._remove_if_safe(swapped, CLOSED, UNKNOWN, OPEN)
 

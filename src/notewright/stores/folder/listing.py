@@ -31,7 +31,7 @@ def _odd_name_pattern() -> re.Pattern[str]:
 
 
 def stamp_of(found: os.stat_result) -> str:
-    """A short text that is another when the file is changed or another file takes its name."""
+    """A short text that changes when the file is changed or another file takes its name."""
     return _STAMP % (found.st_mtime_ns, found.st_size, found.st_ino, found.st_ctime_ns)
 
 
@@ -94,7 +94,7 @@ def _link_entry(root: Root, inside: int, path: NotePath, found: os.stat_result, 
 
 
 def _lstat_resolved(root: Root, inside: int, real: str, hidden: bool) -> os.stat_result | None:
-    """What is at a resolved path, None if nothing is; FileNotFoundError if it is hidden."""
+    """The stat of what is at a resolved path, None if nothing is; FileNotFoundError if it is hidden."""
     where = NotePath(real)
     if (where.is_hidden and not hidden) or where.name.startswith(TEMP_PREFIX):
         raise FileNotFoundError(errno.ENOENT, "it leads behind a dot", real)
@@ -197,7 +197,7 @@ class Walk:
 
 
 def children(root: Root, inside: int, folder: str, *, hidden: bool, bare: bool) -> list[Entry]:
-    """Everything directly in a folder, which may be reached through symlinks that stay inside."""
+    """The entries directly in a folder, which may be reached through symlinks that stay inside."""
     real = root.resolve(inside, folder) if folder else ""
     if NotePath(real).is_hidden and not hidden:
         raise NotFound(f"there is no folder {folder}", what="folder", path=folder)

@@ -29,7 +29,7 @@ class FolderLock:
 
     @contextmanager
     def hold(self, timeout: float = 10.0) -> Iterator[None]:
-        """Busy after `timeout` seconds of waiting."""
+        """Hold the lock for a block; Busy after `timeout` seconds of waiting."""
         deadline = time.monotonic() + timeout
         try:
             turn = self._threads.acquire(timeout)

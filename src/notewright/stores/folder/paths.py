@@ -67,7 +67,7 @@ class Abilities:
 
 
 class Descriptor:
-    """A file descriptor that is closed at the end of a block."""
+    """A file descriptor, closed at the end of a `with` block."""
 
     __slots__ = ("_file",)
 
@@ -124,7 +124,7 @@ class Root:
         return Descriptor(self.open(root, path, FOLDER_FLAGS))
 
     def open_folder_if_exists(self, root: int, path: str, *gone: int) -> AbstractContextManager[int | None]:
-        """None in place of the descriptor if there is no such folder (or one of these other errors says so)."""
+        """Open a folder; None in place of the descriptor if there is none (or for one of these other errors)."""
         try:
             return self.open_folder(root, path)
         except OSError as error:
@@ -133,7 +133,7 @@ class Root:
             return _NO_FOLDER
 
     def open(self, root: int, path: str, flags: int = READ_FLAGS) -> int:
-        """Open what is at `path` through no symlink (ELOOP), READ_FLAGS or FOLDER_FLAGS. "" is the root itself."""
+        """Open what is at `path` ("" is the root) with READ_FLAGS or FOLDER_FLAGS, through no symlink (ELOOP)."""
         if not path:
             return os.open(".", flags, dir_fd=root)
         if len(path) > MAX_PATH:
@@ -236,7 +236,7 @@ def is_impossible_path(path: str) -> bool:
 
 
 def exists(folder: int, name: str) -> bool:
-    """Anything at all is at this name, a broken symlink too."""
+    """Whether anything has this name, a broken symlink included."""
     try:
         os.lstat(name, dir_fd=folder)
     except FileNotFoundError:
@@ -245,11 +245,11 @@ def exists(folder: int, name: str) -> bool:
 
 
 class LeadsOut(FileNotFoundError):
-    """A symlink leads out of the folder, which counts as nothing being there."""
+    """A symlink leads out of the folder: treated as if nothing were there."""
 
 
 def translate_os_error(error: OSError, path: str, *, writing: bool = False) -> Problem:
-    """The problem that an error of the operating system means."""
+    """The Problem for an error of the operating system."""
     number = error.errno
     if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return NoSpace(f"there is no space to write {path}", hint="nothing was changed; free some space", path=path)

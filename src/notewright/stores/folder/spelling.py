@@ -45,7 +45,7 @@ class Spelling:
         return self.ignores_case is True
 
     def is_exact(self, root: int, path: str) -> bool:
-        """Whether every name of the path is spelled so, or is not there at all as far as this can tell."""
+        """Whether every name of the path has this spelling, or does not exist."""
         if not self.folds(root):
             return True
         pieces = path.split("/")
@@ -70,7 +70,7 @@ class Spelling:
         return names
 
     def respell(self, root: int, path: str) -> None:
-        """Spell every name of the path so, where a file or folder is there in another spelling."""
+        """Give every file and folder of the path this spelling, where it has another one."""
         pieces = path.split("/")
         for depth, name in enumerate(pieces):
             folder = "/".join(pieces[:depth])

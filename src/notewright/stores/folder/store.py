@@ -127,7 +127,7 @@ class FolderStore(Store):
             return os.lstat(name, dir_fd=opened)
 
     def _open_directly(self, path: NotePath, flags: int) -> int | None:
-        """A descriptor, or None where a lock is held, case is ignored or a symlink is on the way."""
+        """A descriptor; None while a lock is held, where case is ignored, or if a symlink is on the way."""
         has_lock = self._writer is not None and self._writer.lock.held_root() is not None
         if has_lock or self._spelling.ignores_case is not False:
             return None
@@ -188,7 +188,7 @@ class FolderStore(Store):
 
     @property
     def _atomic_writer(self) -> "AtomicWriter":
-        """Made when something is first written."""
+        """The writer, made when something is first written."""
         if self._writer is not None:
             return self._writer
         from notewright.stores.folder.atomic import AtomicWriter

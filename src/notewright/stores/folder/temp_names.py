@@ -43,7 +43,7 @@ _numbers = itertools.count()
 
 
 class TempName(NamedTuple):
-    """The name of a temp file, in its parts."""
+    """The parts of a temp file's name."""
 
     process: str
     op: str
@@ -239,7 +239,7 @@ def _machine_id() -> str:
 
 
 def _process_start(pid: int) -> str | None:
-    """When a process began, in ticks since boot; None if there is none such."""
+    """When a process began, in ticks since boot; None if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return f"{int(file.read().rpartition(b')')[2].split()[19]):x}"

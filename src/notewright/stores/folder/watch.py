@@ -124,7 +124,7 @@ def by_watchfiles(root: Root, stop: threading.Event, healthy: Healthy) -> Iterat
 
 
 def by_rescans(root: Root, stop: threading.Event, healthy: Healthy) -> Iterator[Hint]:
-    """Hints by comparing the stamps of two scans, until the folder goes away."""
+    """Hints by comparing the stamps of successive scans, until the folder goes away."""
     before, pause = {(entry.path, entry.stamp) for entry in Walk(root).files()}, 0.0
     yield None
     while not stop.wait(pause):
@@ -137,13 +137,13 @@ def by_rescans(root: Root, stop: threading.Event, healthy: Healthy) -> Iterator[
 
 
 def _note_paths(names: Iterable[str]) -> frozenset[NotePath]:
-    """Those of these names that can be the path of a note, a file or a folder."""
+    """The names among these that are valid paths."""
     paths = map(NotePath, names)
     return frozenset(path for path in paths if not path.is_hidden and not path_problem(path))
 
 
 def _is_remote(root: str) -> bool:
-    """The folder is on a mount that other machines may change."""
+    """Whether the folder is on a mount that other machines may change."""
     try:
         with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as file:
             mounts = [line.split()[1:3] for line in file]
@@ -212,7 +212,7 @@ class Inotify:
         return bool(select.select([self._events], [], [], seconds)[0])
 
     def take(self, events: FolderEvents) -> bool:
-        """Add the events there are to `events`, and watch folders that appeared; False if there were none."""
+        """Read pending events into `events`, and watch folders that appeared; False if there were none."""
         raw = list(self._read())
         for watch, mask, name in raw:
             folder = self._folders.get(watch)

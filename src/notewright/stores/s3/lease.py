@@ -159,7 +159,7 @@ class Lease:
 
 
 def _parse(data: bytes) -> dict[str, Any]:
-    """What is no lease of ours counts as that of an unknown machine, and is taken over once it stays as it is."""
+    """Parse a lease; anything else counts as that of an unknown machine, taken over if it does not change."""
     try:
         fields = json.loads(data[:MAX_LEASE_BYTES])
         return fields if isinstance(fields, dict) else {"owner": "unknown"}

@@ -22,7 +22,7 @@ _PRINTABLE = re.compile(r"[ -~]*")
 
 
 def attributes_of(path: NotePath, data: bytes, *, op: str, now_ns: int) -> dict[str, str]:
-    """Everything a PUT says beside the bytes."""
+    """The attributes of a PUT."""
     modified = datetime.fromtimestamp(now_ns / 1e9, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     attributes = {OP: op, "modified": modified}
     if not path.is_note:
@@ -42,7 +42,7 @@ def foreign_attributes(attributes: Mapping[str, Any]) -> dict[str, str]:
 
 
 def add_foreign_attributes(ours: dict[str, str], foreign: Mapping[str, str]) -> dict[str, str]:
-    """Both, as far as a service takes it."""
+    """Our metadata and that of other programs, as far as a service takes it."""
     attributes, size = dict(ours), sum(len(name) + len(value) for name, value in ours.items())
     for name, value in foreign.items():
         size += len(name) + len(value)

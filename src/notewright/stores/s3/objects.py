@@ -22,7 +22,7 @@ _Answer = TypeVar("_Answer")
 
 
 class S3Objects:
-    """`Objects`, and what the store itself lists."""
+    """Implements `Objects`, and the listings of the store."""
 
     def __init__(self, prefix: str, requests: Requests) -> None:
         self.bucket, self.prefix, self.service = requests.bucket, prefix, requests.clients.service
@@ -58,7 +58,7 @@ class S3Objects:
         return folders, [meta for meta, name in zip(below, names, strict=True) if len(name) == 1]
 
     def holds(self, folder: str) -> bool:
-        """Anything is there whose key begins with this folder."""
+        """Whether any key begins with this folder."""
         prefix, client = f"{self.base}{folder}".rstrip("/") or None, self._clients.read
         try:
             return bool(self._requests.send(lambda: next(iter(obstore.list(client, prefix, chunk_size=1)), ())))

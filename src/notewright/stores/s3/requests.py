@@ -58,7 +58,7 @@ _Answer = TypeVar("_Answer")
 
 
 class Missing(Exception):
-    """There is no such object."""
+    """The service has no such object."""
 
 
 class ConditionFailed(Exception):
@@ -66,7 +66,7 @@ class ConditionFailed(Exception):
 
 
 class OddKey(Exception):
-    """A listing met a key that is no path."""
+    """A listing contains a key that is no path."""
 
 
 class FoundObject(NamedTuple):
@@ -86,8 +86,8 @@ class ServiceAbilities:
 
 
 class Requests:
-    """Sends requests; keys are whole, `path` is what a problem calls it. `may_write` is called before each request that
-    changes something: whoever holds a lease replaces it, and `why_not`, the words for when it says no."""
+    """Sends requests. Keys are whole; `path` names the object in problems. `may_write` is called before each request
+    that changes something, and `why_not` gives the reason if it is False: a lease replaces both."""
 
     def __init__(self, bucket: str, settings: BucketSettings) -> None:
         self.bucket, self.clients = bucket, make_clients(bucket, settings)
@@ -100,7 +100,7 @@ class Requests:
         self.closed = False
 
     def get(self, key: str, *, path: str = "", max_bytes: int | None = None, head: bool = False) -> FoundObject:
-        """The object, or of its `head` all but the bytes. Missing; Unavailable where it is larger."""
+        """The object; with `head`, all but its bytes. Missing; Unavailable if it is larger."""
 
         def get() -> FoundObject:
             got = obstore.get(self.clients.read, key, options={"head": head})
@@ -115,7 +115,7 @@ class Requests:
         return self.send(get, path=path)
 
     def put(self, key: str, data: bytes, *, path: str = "", writes: bool = True, **options: Any) -> str:
-        """The new ETag. `options` are obstore's: without a `mode` it is written over whatever is there."""
+        """Write an object and return its ETag. `options` are obstore's: without a `mode`, any object is replaced."""
         large = len(data) > LARGE_BYTES
         client, timeout = (self.clients.write_large, LARGE_SECONDS) if large else (self.clients.write, None)
 
@@ -129,7 +129,7 @@ class Requests:
         return {"e_tag": etag.strip('"') if self.abilities.wants_unquoted_etags else etag}
 
     def remove(self, key: str, *, path: str = "") -> None:
-        """Gone already is success."""
+        """Remove an object; one that is gone already is no error."""
         with suppress(Missing):
             self.send(lambda: obstore.delete(self.clients.write, key), path=path, writes=True)
 
@@ -262,6 +262,6 @@ def _status(error: Exception) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    """What went wrong without the address, the answer's body and obstore's own structures."""
+    """The message of an error without the address, the body of the answer and obstore's own structures."""
     line = str(error).partition("\n")[0].partition(": <?xml")[0]
     return line.rpartition(" - ")[2][:200]

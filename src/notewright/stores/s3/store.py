@@ -67,7 +67,7 @@ LEASE = ".notewright/lease"
 
 
 class _SeenObject(NamedTuple):
-    """An object when it was last read or written."""
+    """An object as it was last read or written."""
 
     stored: Stored | None = None  # None: a tombstone or nothing; without its bytes in the cache
     etag: str | None = None  # None: nothing is there
@@ -133,7 +133,7 @@ class S3Store(Store):
         return (_unpack_entry(left.pop()) for _ in range(len(left)))
 
     def _convert_page(self, metas: Iterable[Any], *, hidden: bool = False) -> list[Entry | UnlistedFile]:
-        """The entries of a page of the listing, and what cannot be one."""
+        """The entries of a page of the listing, and the keys that cannot be one."""
         found, odd = list[Entry](), list[UnlistedFile]()
         for meta in metas:
             raw = meta["path"][len(self._objects.base) :]
@@ -148,7 +148,7 @@ class S3Store(Store):
         return [*(entry for entry in found if entry.path not in no_files), *odd]
 
     def _is_doubtful(self, entry: Entry) -> bool:
-        """It may be a tombstone, or the marker that consoles put for a folder: a listing does not tell."""
+        """Whether it may be a tombstone, or the marker of a console for a folder: a listing does not tell."""
         if entry.size == len(TOMBSTONE):
             etag = entry.stamp.strip('"')
             return etag == TOMBSTONE_ETAG or len(etag) != len(TOMBSTONE_ETAG)
@@ -458,7 +458,7 @@ class S3Store(Store):
             return self._seen.get(path, _SeenObject())
 
     def _remember(self, path: str, seen: _SeenObject) -> _SeenObject:
-        """Cache an object without its bytes; returns it."""
+        """Cache an object without its bytes, and return it."""
         cached = seen if seen.stored is None else seen._replace(stored=seen.stored._replace(data=b""))
         with self._mutex:
             self._seen[path] = cached
