@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from notewright.engine.changes.commit import commit_indexed, read_or_none, text_of
+from notewright.engine.changes.commit import commit_indexed, text_of
 from notewright.engine.changes.plan import Drop, Plan, Put
 from notewright.engine.dialects.octarine import is_folder
 from notewright.engine.find.links import resolver
@@ -27,7 +27,7 @@ from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, name_keys
 from notewright.notes.model import Note, tag_key
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath, name_problem
-from notewright.stores.base import Stored
+from notewright.stores.base import Stored, read_or_none
 
 CANVASES = (".canvas", ".base")
 

@@ -18,7 +18,7 @@ from notewright.notes.model import Note
 from notewright.notes.parse.parser import is_costly, parse, parse_without_body
 from notewright.notes.path import NotePath, path_key, path_problem, with_md
 from notewright.notes.times import parse_time
-from notewright.stores.base import Entry, Stored
+from notewright.stores.base import Entry, Stored, stat_or_none
 
 MAX_CACHED_CHARS = 50_000  # of a text that is kept with its parse
 MAX_SYMLINKS = 40  # on the way of one path
@@ -124,11 +124,8 @@ def decode(data: bytes) -> tuple[str, bool]:
 
 def exists(ws: Workspace, path: NotePath) -> bool:
     """Whether a file is there, hidden or not; a broken symlink does not count."""
-    try:
-        found = ws.store.stat(path)
-    except NotFound:
-        return False
-    return found.kind != "folder" and (found.kind != "symlink" or found.mode is not None)
+    found = stat_or_none(ws.store, path)
+    return found is not None and found.kind != "folder" and (found.kind != "symlink" or found.mode is not None)
 
 
 def probably_exists(ws: Workspace, path: NotePath) -> bool:
@@ -381,9 +378,8 @@ def _follow_first_symlink(ws: Workspace, path: NotePath) -> NotePath:
     pieces = path.split("/")
     for count in range(1, len(pieces) + 1):
         prefix = NotePath("/".join(pieces[:count]))
-        try:
-            entry = ws.store.stat(prefix, hidden=prefix.is_hidden)
-        except NotFound:
+        entry = stat_or_none(ws.store, prefix, hidden=prefix.is_hidden)
+        if entry is None:
             return path
         if entry.kind == "symlink" and entry.real is not None:
             return NotePath("/".join(piece for piece in (entry.real, *pieces[count:]) if piece))

@@ -17,7 +17,7 @@ from notewright.index.base import Selection
 from notewright.notes.edits.edit import Edit, apply, apply_all, may_apply_again
 from notewright.notes.links.resolve import link_key
 from notewright.notes.path import NotePath, name_problem, path_key
-from notewright.stores.base import Version, version_of
+from notewright.stores.base import Version, read_or_none, stat_or_none, version_of
 
 TRASH = ".trash"
 TRIES = 8
@@ -79,7 +79,7 @@ def existing_spelling(
     # From the index where it is fresh, for a folder may hold ten thousand other files.
     names = ws.index.by_name(link_key(place.name)) if is_fresh(ws) else _siblings(ws, place)
     twins = _find_twins(names, place, but_for)
-    return min(twins) if twins and place not in twins and not _is_there(ws, place) else place
+    return min(twins) if twins and place not in twins and stat_or_none(ws.store, place) is None else place
 
 
 def _existing_folder(ws: Workspace, folder: str, but_for: frozenset[str], found: FoundFolders) -> tuple[str, bool]:
@@ -96,7 +96,7 @@ def _look_for_folder(ws: Workspace, folder: str, but_for: frozenset[str], found:
     by_index = not ws.store.has_folders and is_fresh(ws)
     if by_index and ws.index.select(Selection(folder=folder, notes_only=False, limit=1))[0]:
         return folder, True
-    if not by_index and _is_there(ws, NotePath(folder)):
+    if not by_index and stat_or_none(ws.store, NotePath(folder)) is not None:
         return folder, True
     outer, is_there = _existing_folder(ws, NotePath(folder).folder, but_for, found)
     place = NotePath(f"{outer}/{NotePath(folder).name}" if outer else folder)
@@ -113,14 +113,6 @@ def _look_for_folder(ws: Workspace, folder: str, but_for: frozenset[str], found:
 
 def _find_twins(names: Iterable[NotePath], place: NotePath, but_for: frozenset[str]) -> list[NotePath]:
     return [name for name in names if path_key(name) == path_key(place) and name not in but_for]
-
-
-def _is_there(ws: Workspace, place: NotePath) -> bool:
-    try:
-        ws.store.stat(place)
-    except NotFound:
-        return False
-    return True
 
 
 def _siblings(ws: Workspace, place: NotePath) -> list[NotePath]:
@@ -167,12 +159,10 @@ def _exists_error(path: NotePath) -> Exists:
 def overwrite(ws: Workspace, path: NotePath, data: bytes, *, seen: Version, summary: str = "") -> Written:
     """Replace exactly the version that was seen (a prefix of at least 12 digits will do), or Conflict."""
     admit(ws, path, len(data))
-    try:
-        old = ws.store.read(path)
-    except NotFound:
-        raise Conflict(
-            f"{path} is not there any more", hint="leave out the version to create it again", path=path, current=None
-        ) from None
+    old = read_or_none(ws.store, path)
+    if old is None:
+        hint = "leave out the version to create it again"
+        raise Conflict(f"{path} is not there any more", hint=hint, path=path, current=None)
     if not is_same_version(seen, old.version):
         shown = ws.store.read_old_version(path, seen)
         if shown is None:
@@ -188,9 +178,7 @@ def put(ws: Workspace, path: NotePath, data: bytes, *, summary: str = "") -> Wri
     admit(ws, path, len(data))
     for attempt in range(TRIES):
         try:
-            try:
-                old = ws.store.read(path)
-            except NotFound:
+            if (old := read_or_none(ws.store, path)) is None:
                 return create(ws, path, data, summary=summary)
             return _replace(ws, plan_overwrite(ws, old, data), summary)
         except (Conflict, Exists, NotFound):

@@ -325,6 +325,22 @@ def catch_problem(call: Callable[_Args, _Answer], *args: _Args.args, **options: 
         return problem
 
 
+def read_or_none(store: Store, path: NotePath) -> Stored | None:
+    """What a file holds, hidden or not."""
+    try:
+        return store.read(path, hidden=path.is_hidden)
+    except NotFound:
+        return None
+
+
+def stat_or_none(store: Store, path: NotePath, *, hidden: bool = False) -> Entry | None:
+    """What is known of a file or folder without reading it."""
+    try:
+        return store.stat(path, hidden=hidden)
+    except NotFound:
+        return None
+
+
 def not_found_error(path: str) -> NotFound:
     """The NotFound for a path with nothing at it, or nothing that may be asked for."""
     return NotFound(f"there is no {path}", what="file", path=path)

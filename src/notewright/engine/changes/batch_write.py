@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
-from notewright.engine.changes.commit import commit_latest, read_or_none
+from notewright.engine.changes.commit import commit_latest
 from notewright.engine.changes.plan import Drop, Plan, Put
 from notewright.engine.workspace import Workspace
 from notewright.errors import Forbidden, NotFound, Problem
 from notewright.notes.path import NotePath
-from notewright.stores.base import parents, version_of
+from notewright.stores.base import parents, read_or_none, version_of
 
 MAX_FILES = 2_000  # of one change set: it holds the lock, so nobody else can write meanwhile
 MAX_BYTES = 64 << 20  # old and new ones of a change set: they are held in memory and kept in the history

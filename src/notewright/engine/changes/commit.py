@@ -34,7 +34,7 @@ from notewright.engine.workspace import Workspace
 from notewright.errors import Busy, Conflict, Exists, Indexing, Internal, Invalid, NotFound, NotText, Problem
 from notewright.ledger.base import Change, Ledger, Step
 from notewright.notes.path import NotePath
-from notewright.stores.base import Store, Stored, Version, version_of
+from notewright.stores.base import Stored, Version, read_or_none, stat_or_none, version_of
 
 log = logging.getLogger(__name__)
 
@@ -420,14 +420,6 @@ def _notify_subscribers(ws: Workspace, change: Change, outcome: Outcome) -> None
         log.exception("a subscriber failed on change %s", change.id)
 
 
-def read_or_none(store: Store, path: NotePath) -> Stored | None:
-    """What is there, hidden or not."""
-    try:
-        return store.read(path, hidden=path.is_hidden)
-    except NotFound:
-        return None
-
-
 def _select_blobs(steps: tuple[Step, ...], known: Mapping[str, bytes]) -> dict[str, bytes]:
     """The bytes the ledger must hold: all but those that only move from one file of the workspace to another."""
     moved = _find_moved_unchanged(steps) if len(steps) > 1 else ()
@@ -458,13 +450,11 @@ def _find_new_folders(ws: Workspace, steps: Iterable[Step]) -> tuple[str, ...]:
     for step in steps:
         folder = NotePath(step.path.folder) if step.before is None else NotePath("")
         while folder not in made and folder not in there:
-            try:
-                ws.store.stat(folder, hidden=folder.is_hidden)
-            except NotFound:
+            if stat_or_none(ws.store, folder, hidden=folder.is_hidden) is not None:
+                there.add(folder)
+            else:
                 made.add(folder)
                 folder = NotePath(folder.folder)
-            else:
-                there.add(folder)
     return tuple(sorted(made, key=lambda folder: (-folder.count("/"), folder)))
 
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from notewright.engine.changes.commit import commit_latest, read_or_none
+from notewright.engine.changes.commit import commit_latest
 from notewright.engine.changes.plan import Plan, Put, plan_overwrite
 from notewright.engine.indexing.ready import from_snapshot, wait
 from notewright.engine.read import decode, exists, find_creation_times, list_files, missing_note_error
@@ -19,6 +19,7 @@ from notewright.notes.edits.properties import AddTag, RemoveProperty, SetPropert
 from notewright.notes.edits.yaml import ListStyle
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath, path_key
+from notewright.stores.base import read_or_none
 
 
 class NoteSummary(NamedTuple):

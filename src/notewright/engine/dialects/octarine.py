@@ -21,7 +21,7 @@ from notewright.errors import Conflict, Exists, Forbidden, Invalid, NotFound, To
 from notewright.index.base import Selection
 from notewright.ledger.base import ChangeQuery
 from notewright.notes.path import NotePath
-from notewright.stores.base import Entry, Stored, version_of
+from notewright.stores.base import Entry, Stored, stat_or_none, version_of
 
 BACKUPS = ".backups"
 MAX_NAME_BYTES = 255  # of one segment, on every file system that matters
@@ -90,9 +90,8 @@ def _resolve_folder(ws: Workspace, folder: NotePath, hidden: bool, sees: Sees) -
         return ""
     if not sees(folder):
         raise NotFound(f"there is no folder {folder}", what="folder", path=folder)
-    try:
-        found = ws.store.stat(folder, hidden=hidden)
-    except NotFound:
+    found = stat_or_none(ws.store, folder, hidden=hidden)
+    if found is None:
         return folder  # listing it says why
     if not is_folder(found):
         raise Invalid(f"{folder} is not a folder", what="folder", path=folder)
@@ -150,16 +149,16 @@ def replace_with_copy(
 
     def make_plan() -> tuple[Plan, ReplacedFile]:
         old = _read_replaceable(ws, path)
-        inside = old is None and not make_folders and path.folder
-        # a symlink is refused by the store
-        if inside and _find_kind(ws, NotePath(path.folder)) not in ("folder", "symlink"):
-            raise NotFound(f"the folder {path.folder} is not there", what="folder", path=path.folder)
+        if old is None and not make_folders and path.folder:
+            folder = stat_or_none(ws.store, NotePath(path.folder))
+            if folder is None or folder.kind not in ("folder", "symlink"):  # a symlink is refused by the store
+                raise NotFound(f"the folder {path.folder} is not there", what="folder", path=path.folder)
         if old is not None and not overwrite:
             raise Exists(f"{path} is there already", hint="allow overwriting", path=path)
         backup = None
         if old is not None:  # the first free name for this second
             names = map(partial(make_copy_name, path, ws.clock()), count())
-            backup = next(name for name in names if _find_kind(ws, name, hidden=True) is None)
+            backup = next(name for name in names if stat_or_none(ws.store, name, hidden=True) is None)
         steps = [Put(path, data, None) if old is None else plan_overwrite(ws, old, data)]
         written = steps[0].data or b""
         if backup is not None and old is not None:
@@ -184,18 +183,11 @@ def _read_replaceable(ws: Workspace, path: NotePath) -> Stored | None:
     except NotFound as missing:
         if missing.details.get("outside"):
             raise
-        if _find_kind(ws, path) == "folder":
+        if (found := stat_or_none(ws.store, path)) is not None and found.kind == "folder":
             raise Exists(f"{path} is a folder", hint="choose another name", what="folder", path=path) from None
         return None
     text_of(path, old.data)
     return old
-
-
-def _find_kind(ws: Workspace, path: NotePath, hidden: bool = False) -> str | None:
-    try:
-        return ws.store.stat(path, hidden=hidden).kind
-    except NotFound:
-        return None
 
 
 FoundOrder = Literal["relevance", "modified", "created", "path"]
