@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from notewright.config.settings import normalize_surface
-from notewright.engine.library import Library
+from notewright.engine.library import Library, Principal
 from notewright.errors import Limited, Problem
 from notewright.mcp import sdk_server, wire_format
 from notewright.mcp.dispatch import ClientConnection
@@ -58,7 +58,7 @@ from notewright.surfaces.base import INVALID_PARAMS, INVALID_REQUEST, RpcError, 
 
 SESSION_HEADER = "mcp-session-id"
 MEDIA_TYPE_HEADERS = (b"content-type", b"accept")  # in which case means nothing
-CONNECTION, STILL_ALLOWED = "notewright.caller", "notewright.stays"  # keys of the ASGI scope
+CONNECTION = "notewright.caller"  # the key of the ASGI scope
 NO_HEADER = RpcError(INVALID_REQUEST, "Missing mcp-session-id header", status=400)
 NO_SESSION = RpcError(INVALID_REQUEST, "Session not found", status=404)
 
@@ -177,8 +177,7 @@ class _Endpoint:
         elif not visitor.principal.uses(surface):
             raise InsufficientScope(scope, f"This token is not for the surface {surface}", f"surface:{surface}")
         else:
-            scope[STILL_ALLOWED] = self._site.make_check(scope, visitor.principal, library)
-            await endpoint.answer(library, visitor.principal.user, scope, receive, send)
+            await endpoint.answer(library, scope, receive, send)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,28 +189,29 @@ class _SurfaceEndpoint:
     _fast_path: FastPathCalls
     _server: Server[Any]
 
-    async def answer(self, library: Library, user: str, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer(self, library: Library, scope: Scope, receive: Receive, send: Send) -> None:
         # httptools leaves blanks around header values: the SDK compares them, and media types letter by letter
         headers = [
             (name, value.strip(b" \t").lower() if name in MEDIA_TYPE_HEADERS else value.strip(b" \t"))
             for name, value in scope["headers"]
         ]
         scope = {**scope, "headers": headers}
-        caller, is_counted = user or client_address(scope), not self._surface.has_own_limits
-        slot, post = self._site.concurrency.slot(caller, counted=is_counted), None
+        caller = scope[VISITOR].principal.user or client_address(scope)
+        slot, post = self._site.concurrency.slot(caller, counted=not self._surface.has_own_limits), None
         try:
             async with contextlib.AsyncExitStack() as stack:
                 post = await read_body(scope, receive, slot, stack)
-                await self._answer(post, slot, library, user, scope, receive, send)
+                await self._answer(post, slot, library, scope, receive, send)
         except Limited as problem:
             note_refusal("rate")
             error = rate_limited_error(problem, f"Rate limit exceeded: {problem}")
             await _error_response(error, request_id(post.message) if post else None)(scope, receive, send)
 
     async def _answer(
-        self, post: RequestBody, slot: CallSlot, library: Library, user: str, scope: Scope, receive: Receive, send: Send
+        self, post: RequestBody, slot: CallSlot, library: Library, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        session_scope = f"{self._surface.name} {user}"  # an id is good for the user it was made for
+        who: Principal = scope[VISITOR].principal
+        session_scope = f"{self._surface.name} {who.user}"  # an id is good for the user it was made for
         if scope["method"] != "POST":
             return await self._answer_delete(session_scope, scope)(scope, receive, send)
         if flaw := find_flaw(post.message):
@@ -223,7 +223,7 @@ class _SurfaceEndpoint:
         reply = _DeferredReply(send, request_id(post.message), {SESSION_HEADER: new_id} if new_id else {})
         gone = threading.Event()
         scope[CONNECTION] = connection = ClientConnection(
-            library, session, "http", user, gone, reply.refuse, scope[STILL_ALLOWED]
+            library, session, "http", who.user, gone, reply.refuse, self._site.make_check(scope, who, library)
         )
         if post.method == "subscriptions/listen":  # does not end, so it takes no slot
             return await self._ask_sdk(scope, replay_body(post.body, receive), reply.send)

@@ -8,7 +8,7 @@ from notewright.accounts.base import Grant
 from notewright.errors import Invalid
 from notewright.server.auth.claims import canonical
 from notewright.server.auth.oauth import IssuerSettings
-from notewright.server.auth.scopes import rights, scope_names
+from notewright.server.auth.scopes import granted, scope_names
 
 
 @pytest.mark.parametrize(
@@ -61,9 +61,9 @@ def test_names_of_scopes_are_read_and_what_is_none_of_ours_is_refused() -> None:
 
 
 def test_a_narrowing_that_fits_nobody_leaves_nothing() -> None:
-    narrowed = rights(frozenset({"notes:read", "workspace:", "surface:"}))
-    assert narrowed is not None and narrowed.grant == Grant(("",), ("",), read_only=True)
-    assert rights(frozenset({"workspace:a", "notes:", "notes:readwrite", "NOTES:READ"})) is None
+    narrowed = granted(frozenset({"notes:read", "workspace:", "surface:"}))
+    assert narrowed is not None and narrowed == Grant(("",), ("",), read_only=True)
+    assert granted(frozenset({"workspace:a", "notes:", "notes:readwrite", "NOTES:READ"})) is None
 
 
 @pytest.mark.parametrize(
@@ -85,5 +85,5 @@ def test_addresses_are_compared_without_what_does_not_matter(written: str, compa
 
 
 def test_a_scope_may_name_a_surface_with_a_dash() -> None:
-    narrowed = rights(frozenset({"notes:read", "surface:second-brain"}))
-    assert narrowed is not None and narrowed.grant.surfaces == ("second_brain",)
+    narrowed = granted(frozenset({"notes:read", "surface:second-brain"}))
+    assert narrowed is not None and narrowed.surfaces == ("second_brain",)

@@ -30,7 +30,7 @@ from notewright.errors import Busy, Invalid, Unavailable
 from notewright.server.auth.authenticate import AuthRefusal
 from notewright.server.auth.claims import Claims, Untrusted, canonical, check_claims, parse_header, signed_claims
 from notewright.server.auth.jwks import NoAnswer, Provider, fetch_json, http_client, is_safe
-from notewright.server.auth.scopes import BASIC_SCOPES, ScopeNames, rights, scope_names
+from notewright.server.auth.scopes import ADMIN, BASIC_SCOPES, ScopeNames, granted, scope_names
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -194,12 +194,13 @@ class Issuer:
         settings, scope = self._settings, self.wanted_scope
         if not settings.is_audience(claims, resource):
             return AuthRefusal("invalid_token", "The access token was issued for another resource", scope)
-        allowed = rights(settings.names.to_ours(claims.scopes))
-        if allowed is None:
+        ours = settings.names.to_ours(claims.scopes)
+        grant = granted(ours)
+        if grant is None:
             return AuthRefusal("insufficient_scope", f"The access token has none of the scopes {scope}", scope)
         host = settings.issuer.partition("://")[2].rstrip("/")
         # The slash tells these users from our own tokens, whose names have none.
-        return Principal(f"{host}/{claims.user(settings.user_claim)}", allowed.grant, "oauth", admin=allowed.admin)
+        return Principal(f"{host}/{claims.user(settings.user_claim)}", grant, "oauth", admin=ADMIN in ours)
 
     async def _find_claims(self, token: str) -> Claims | None:
         """The claims of a good token; None if we have no way to know."""

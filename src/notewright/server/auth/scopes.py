@@ -12,7 +12,6 @@ An issuer may have other names for them: `auth.scopes` says which of its names s
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from notewright.accounts.base import Grant
 from notewright.config.settings import SURFACES, normalize_surface
@@ -22,13 +21,6 @@ READ, WRITE, ADMIN = "notes:read", "notes:write", "notes:admin"
 BASIC_SCOPES = (READ, WRITE)  # that a client is to ask for; one that needs more is told so when it does
 _RIGHTS = frozenset({READ, WRITE, ADMIN})
 _SCOPE_TOKEN = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")  # RFC 6749
-
-
-class Rights(NamedTuple):
-    """What a token allows its bearer to use, and whether they may change the rules."""
-
-    grant: Grant
-    admin: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +59,13 @@ def scope_names(entries: Sequence[str]) -> ScopeNames:
     return ScopeNames(ours_by_theirs)
 
 
-def rights(ours: frozenset[str]) -> Rights | None:
+def granted(ours: frozenset[str]) -> Grant | None:
     """What these scopes allow; None for nothing. A narrowing that fits nothing allows nothing, not everything."""
     if not ours & _RIGHTS:
         return None
     workspaces, surfaces = _values(ours, "workspace:"), _values(ours, "surface:")
     surfaces = None if surfaces is None else tuple(map(normalize_surface, surfaces))
-    grant = Grant(workspaces, surfaces, read_only=not ours & {WRITE, ADMIN})
-    return Rights(grant, admin=ADMIN in ours)
+    return Grant(workspaces, surfaces, read_only=not ours & {WRITE, ADMIN})
 
 
 def _values(ours: frozenset[str], prefix: str) -> tuple[str, ...] | None:
