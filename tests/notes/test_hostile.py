@@ -5,6 +5,8 @@ import time
 import pytest
 from tools.note_structure import block_structure, list_items
 
+from notewright.notes.links.relabel import rename_heading
+from notewright.notes.links.resolve import InMemoryNames
 from notewright.notes.mentions import find_mentions, find_unlinked_mentions
 from notewright.notes.parse.headings import find_section, list_sections
 from notewright.notes.parse.parser import parse
@@ -31,7 +33,8 @@ NESTED = [
 PROPERTIES = [
     ("", 'a{}: "[[b]]"\n', ""), ("tags: [", "t{}, ", "]\n"), ('tags: "', "\\x41{},", '"\n'),
     ("l: [", '"\\x5b[b{}]]", ', "]\n"), ("", "a{}: {{{{b}}}}\n", ""), ("", "a{}: 0\n", ""),
-    ("a: |\n", "  * b &c *d {}\n", ""), ("", "# {}\n", ""),
+    ("a: |\n", "  * b &c *d {}\n", ""), ("", "# {}\n", ""), ("", "a{}: '[[b]]' # '[[b]]'\n", ""),
+    ("", "'[[a{}]]': \"[[\\x41]]\"\n", ""), ("tags: [", "t{}, # t\n", "]\n"), ("a: '[[b]]' # ", "[[{}]", "\n"),
 ]  # fmt: skip
 
 
@@ -111,6 +114,21 @@ def test_runs_of_every_length_take_linear_time():
 
 
 @pytest.mark.slow
+def test_a_heading_is_looked_for_in_time_in_proportion_to_what_is_asked():
+    start = time.process_time()
+    assert find_section(parse(NotePath("a.md"), "# a\n"), "#" + " " * 500_000 + "b") is None
+    assert time.process_time() - start < 5
+
+
+def test_a_heading_is_renamed_in_a_note_of_thousands_with_a_list_of_contents():
+    names = ["a", *(f"h{number}" for number in range(5_000))]
+    text = "".join(f"[[#{name}]] [[#h1]]\n" for name in names) + "".join(f"# {name}\n" for name in names)
+    note, start = parse(NotePath("a.md"), text), time.process_time()
+    (after,) = rename_heading(note, "a", "b", InMemoryNames([note.path]), [note])
+    assert after.text == text.replace("[[#a]]", "[[#b]]").replace("# a\n", "# b\n")
+    assert time.process_time() - start < 10
+
+
 def test_the_lines_of_a_name_that_is_repeated_are_found_in_linear_time():
     note = parse(NotePath("a.md"), "tea or " * 250_000 + "\ntea")
     start = time.process_time()

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable
+from functools import cache
 from itertools import groupby
 
 from notewright.errors import Exists, Invalid
@@ -10,9 +11,9 @@ from notewright.notes.edits.splices import Splice, apply_splices
 from notewright.notes.links.names import Names
 from notewright.notes.links.rename import RewrittenFile, encode_target
 from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, resolve
-from notewright.notes.links.syntax import find_definition_end, is_reference, parse_destination
+from notewright.notes.links.syntax import find_definition_end, is_reference, parse_destination, strip_links
 from notewright.notes.model import Link, Note, tag_key
-from notewright.notes.parse.headings import find_section, heading_ancestors, heading_key
+from notewright.notes.parse.headings import find_section, heading_ancestors, heading_key, subpath_keys
 from notewright.notes.parse.parser import parse
 from notewright.notes.parse.tags import is_tag
 
@@ -30,25 +31,28 @@ def rename_heading(
     at, key = note.headings.index(heading), heading_key(heading.text)
     if len(after.headings) != len(note.headings) or after.headings[at].text != new:
         raise Invalid(f"{new!r} cannot be a heading there", hint="use one line of text", what="to")
+    touched = {heading_key(form(text)) for form in (str, strip_links) for text in (heading.text, new)}
 
-    def find_subpath(link: Link) -> str | None:
-        found = find_section(note, link.subpath)
+    @cache  # a list of contents has as many links as the note has headings, all of which are looked through for each
+    def find_subpath(written: str) -> str | None:
+        found = None if touched.isdisjoint(subpath_keys(written)) else find_section(note, written)
         if found is None:
             return None
         index = note.headings.index(found.heading)
         ancestors, chain = _with_ancestors(note, index), _with_ancestors(after, index)
-        replaced = link.subpath
+        replaced = written
         if at in ancestors:  # the renamed heading's part of the subpath
-            parts = link.subpath.split("#")
+            parts = written.split("#")
             replaced = "#".join(_in_link(new) if part and heading_key(part) == key else part for part in parts)
         whole = "".join("#" + _in_link(after.headings[place].text) for place in chain)
-        for subpath in (replaced, link.subpath, whole):
+        for subpath in (replaced, written, whole):
             found_after = find_section(after, subpath)
             if found_after is not None and after.headings.index(found_after.heading) == index:
                 return subpath
         raise Exists(f"{note.path} has a heading {new!r} already", hint="choose another text", path=note.path)
 
-    return rewrite_subpaths(note, own, find_subpath_links(note, names, notes, policy), find_subpath)
+    links = find_subpath_links(note, names, notes, policy)
+    return rewrite_subpaths(note, own, links, lambda link: find_subpath(link.subpath))
 
 
 def _with_ancestors(note: Note, index: int) -> list[int]:

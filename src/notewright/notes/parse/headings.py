@@ -12,7 +12,7 @@ from notewright.notes.model import Heading, Note, Section
 _SPECIAL = re.compile(r"[!\"#$%&()*+,.:;<=>?@^`{|}~/\[\]\\\s]+")
 _PREFIX = re.compile(r"(#{1,6})[ \t]+")
 _CLOSING = re.compile(r"[ \t]+#+[ \t]*$")
-_ARROW = re.compile(r"\s+>\s+")
+_ARROW = re.compile(r"(?<!\s)\s+>\s+")
 _IN_SLUGS = frozenset(("Ll", "Lu", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "Pc"))  # categories of characters
 _RINGED = re.compile(
     "[\u24b6-\u24e9\U0001f130-\U0001f149\U0001f150-\U0001f169\U0001f170-\U0001f189]"
@@ -66,20 +66,29 @@ def find_section(note: Note, wanted: str, rule: HeadingRule = HeadingRule.OBSIDI
 
 
 def _find_by_key(headings: tuple[Heading, ...], wanted: str) -> int | None:
-    """The heading as written, else as it is shown: a link in a heading may be named by its text.
-
-    The ways to read `wanted` are tried likeliest first: a `#` or `>` may also be part of the heading itself."""
-    chains = [[heading_key(wanted)]]
-    if wanted.lstrip().startswith("#"):
-        chains.insert(0, [part for part in map(heading_key, wanted.split("#")) if part])
-    if _ARROW.search(wanted):
-        chains.append([heading_key(part) for part in _ARROW.split(wanted.lstrip("# "))])
+    """The heading as written, else as it is shown: a link in a heading may be named by its text."""
+    chains = _read_chains(wanted)
     for text in (str, strip_links):
         keys = [heading_key(text(heading.text)) for heading in headings]
         for chain in chains:
             for place in _find_below(headings, keys, chain):
                 return place
     return None
+
+
+def _read_chains(wanted: str) -> list[list[str]]:
+    """The ways to read `wanted`, likeliest first: a `#` or `>` may also be part of the heading itself."""
+    chains = [[heading_key(wanted)]]
+    if wanted.lstrip().startswith("#"):
+        chains.insert(0, [part for part in map(heading_key, wanted.split("#")) if part])
+    if _ARROW.search(wanted):
+        chains.append([heading_key(part) for part in _ARROW.split(wanted.lstrip("# "))])
+    return chains
+
+
+def subpath_keys(wanted: str) -> set[str]:
+    """The keys of all headings that `wanted` may name."""
+    return {key for chain in _read_chains(wanted) for key in chain}
 
 
 def _find_below(headings: tuple[Heading, ...], keys: list[str], chain: list[str]) -> Iterator[int]:
