@@ -1,7 +1,7 @@
-"""Where each thing is on the page. Names of notes are any text: every one of them is quoted here and nowhere else.
+"""The URLs of the page. A note's name may be any text: all of them are quoted here and nowhere else.
 
-A proxy may show the server below a path of its own (`http.public_url` names it) and take it away from what it asks us
-for: routes are without it, and what a browser is told is with it.
+A proxy may serve us below a path of its own (that of `http.public_url`), which it strips from requests: our routes do
+not have it, and the URLs that a browser gets do.
 """
 
 import gzip
@@ -22,15 +22,15 @@ BASE_PATH: ContextVar[str] = ContextVar(
 
 
 def url_of(path: str) -> str:
-    """The address of one of our routes, as a browser knows it."""
+    """The URL of one of our routes, for a browser."""
     return BASE_PATH.get() + path
 
 
 def workspace_url(ws: Workspace, *rest: str, **query: object) -> str:
-    """`/w/<id>/…`; of the query only what is said."""
-    said = {name: value for name, value in query.items() if value not in (None, "", False)}
+    """`/w/<id>/…`; empty values are left out of the query."""
+    given = {name: value for name, value in query.items() if value not in (None, "", False)}
     address = "/".join((url_of("/w"), quote(ws.id, safe=""), *(quote(part, safe="/") for part in rest)))
-    return (address if rest else address + "/") + (f"?{urlencode(said)}" if said else "")
+    return (address if rest else address + "/") + (f"?{urlencode(given)}" if given else "")
 
 
 def note_url(ws: Workspace, path: str) -> str:
@@ -38,7 +38,7 @@ def note_url(ws: Workspace, path: str) -> str:
 
 
 def document_url(doc_id: str) -> str:
-    """Where a WebSocket is opened to a live document."""
+    """The address at which a WebSocket to a live document is opened."""
     return url_of(f"/d/{quote(doc_id, safe='')}/ws/{quote(doc_id, safe='')}")
 
 
@@ -51,12 +51,12 @@ def change_url(ws: Workspace, change_id: str) -> str:
 
 
 def activity_url(**query: object) -> str:
-    said = {name: value for name, value in query.items() if value not in (None, "")}
-    return url_of(f"/?{urlencode(said)}" if said else "/")
+    given = {name: value for name, value in query.items() if value not in (None, "")}
+    return url_of(f"/?{urlencode(given)}" if given else "/")
 
 
 def safe_local_path(raw: str) -> str:
-    """A route of ours to go on to, as somebody else's link may name it; the start for everything else."""
+    """A route of ours that a foreign link may ask us to redirect to; `/` for anything else."""
     if not raw.startswith("/") or raw.startswith("//") or "\\" in raw or any(ord(letter) < 33 for letter in raw):
         return "/"
     try:
@@ -78,7 +78,7 @@ _MARKS = {name: hashlib.sha256(data).hexdigest()[:12] for name, data in _FILES.i
 
 
 def asset_url(name: str) -> str:
-    """With a mark of its content: another content is another address."""
+    """The URL of a static file, with a hash of its content, so that it can be cached for good."""
     return url_of(f"/static/{name}?v={_MARKS[name]}")
 
 

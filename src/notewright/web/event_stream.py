@@ -28,29 +28,29 @@ from notewright.web.pages.activity import ActivityRow, Filter
 
 log = logging.getLogger(__name__)
 
-POLL_SECONDS = 0.5  # seconds between two looks
+POLL_SECONDS = 0.5  # seconds between two checks of the histories
 HEARTBEAT_SECONDS = 15.0
-MAX_STREAM_SECONDS = 600.0  # seconds of one stream: then the browser comes again, and is asked again who it is
+MAX_STREAM_SECONDS = 600.0  # seconds of one stream: then the browser reconnects, and is authenticated again
 MAX_STREAMS = 64
-MAX_NEWS = 100  # changes told at once; of more only how many
+MAX_NEWS = 100  # changes sent at once; of more only that there are more
 FIRST_LOOK = 10
 MAX_UPDATES = 50
 UNBUFFERED = HEADERS | {"X-Accel-Buffering": "no"}
-LATE_SECONDS = 10.0  # seconds between the time a change bears and its being done
+LATE_SECONDS = 10.0  # seconds by which the time of a change may precede its end
 
 
 @dataclass(eq=False)
 class OpenPage:
-    """What one page shows, and what it has been told of."""
+    """The filter of one open page, and the changes that it has."""
 
     library: Library
     chosen: Filter
-    after: float | None  # the newest change the page has; None: tell what comes from now on
+    after: float | None  # the time of the newest change it has; None: send only later ones
     known: dict[str, set[str]] = field(default_factory=dict)
     woken: asyncio.Event = field(default_factory=asyncio.Event)  # by anything that was written
 
     def collect_events(self) -> list[str]:
-        """Events for everything that is new since the last time."""
+        """The events for all changes since the last call."""
         workspaces = self.library.workspaces()
         found = [row for ws in self.chosen.select_workspaces(workspaces) for row in self._unseen_rows(ws)]
         if len(found) > MAX_NEWS:
@@ -60,7 +60,7 @@ class OpenPage:
         return [text for row in found for text in _events_of_row(row, several)]
 
     def _unseen_rows(self, ws: Workspace) -> list[ActivityRow]:
-        """Everything above the newest that is known. Mostly that is one change or two: few are looked at first."""
+        """The changes above the newest known one. Usually one or two: only FIRST_LOOK are read at first."""
         known = self.known.get(ws.id)
         for limit in (FIRST_LOOK, MAX_NEWS + 1):
             newest = [ActivityRow(ws, change) for change in list_changes(ws, self.chosen.history_query(ws, limit))]
@@ -71,7 +71,7 @@ class OpenPage:
         return new
 
     def _is_known(self, row: ActivityRow, known: set[str] | None) -> bool:
-        """Whether the page knows it; at first, whether it had it when it was made."""
+        """Whether the page has this row; at first, whether it was rendered with it."""
         if known is not None:
             return row.change.id in known
         return self.after is None or row.change.at <= self.after - LATE_SECONDS
@@ -84,7 +84,7 @@ def _events_of_row(row: ActivityRow, several: bool) -> Iterator[str]:
 
 
 def _rows_changed_by_undo(ws: Workspace, names: Iterable[str], deep: bool = True) -> Iterator[ActivityRow]:
-    """Changes whose rows say something else now: those an undo took back, and those that stand again by it."""
+    """The rows that an undo changes: those of the changes it took back, and of those it restored."""
     for name in list(names)[:MAX_UPDATES]:
         try:
             change = find_change(ws, name)
@@ -110,7 +110,7 @@ def _format_event(kind: str, value: dict[str, str], at: float | None = None) -> 
 
 
 class ActivityFeed:
-    """The streams that are open. On the event loop alone; `close` ends them all."""
+    """The open streams. Used on the event loop only; `close` ends them all."""
 
     def __init__(self, site: SiteContext) -> None:
         self._library, self._workers, self._registry = site.library, site.workers, site.registry
@@ -119,7 +119,7 @@ class ActivityFeed:
         self._closed = False
 
     def respond_with_stream(self, page: OpenPage) -> ASGIApp:
-        """A stream for one page; or the refusal of one too many, or of one that makes no sense."""
+        """A stream for one page; an error for a stream too many, or an invalid filter."""
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
             if self._closed or len(self._open) >= MAX_STREAMS:
@@ -166,7 +166,7 @@ class ActivityFeed:
             log.debug("a stream of changes ended: %s", problem)
 
     async def _watch(self) -> None:
-        """Wake the streams when anything was written, as long as there are any."""
+        """Poll the histories and wake the streams after a change, as long as there are streams."""
         seen: dict[str, int] = {}
         while self._open and not self._closed:
             try:

@@ -1,4 +1,4 @@
-"""What every page has in common: who looks at it, what it may load, how a refusal looks."""
+"""What all pages share: the request and its visitor, the security headers, pages for errors."""
 
 import asyncio
 import logging
@@ -77,18 +77,18 @@ class PageRequest:
 
     @property
     def signed_in(self) -> Visitor:
-        """Who asks; only on routes that are not open."""
+        """The visitor; only on routes that are not open."""
         assert self.visitor is not None
         return self.visitor
 
     @property
     def library(self) -> Library:
-        """As much of it as this visitor may see."""
+        """The library as this visitor may see it."""
         return self.signed_in.principal.narrow_library(self.site.library)
 
     @cached_property
     def ws(self) -> Workspace:
-        """The workspace that the address names, acting for this visitor. By its id alone, as in every address."""
+        """The workspace that the URL names by its id, acting for this visitor."""
         for ws in self.library.workspaces():
             if ws.id == self.params["workspace"]:
                 asking = ws.by(Actor(self.signed_in.principal.user, "browser", PAGE, "undo"))
@@ -96,7 +96,7 @@ class PageRequest:
         raise NotFound("there is no such workspace", hint="the notes you may see are listed under Notes", what="page")
 
     def run_in_loop(self, awaitable: Coroutine[Any, Any, T]) -> T:
-        """What the event loop finds out; we are in a thread."""
+        """Run a coroutine on the event loop, from a worker thread."""
         return asyncio.run_coroutine_threadsafe(awaitable, self.loop).result(WAIT_SECONDS)
 
     def form_value(self, name: str) -> str:
@@ -105,7 +105,7 @@ class PageRequest:
 
     @property
     def base(self) -> str:
-        """By which address clients know us."""
+        """The address by which clients reach this server."""
         return base_url(self.http.scope, self.site.auth.public_url)
 
     @property
@@ -116,14 +116,14 @@ class PageRequest:
         return self.site.auth.cookies.csrf(self.visitor.csrf_subject if self.visitor else "sign-in")
 
     def page(self, template: str, status: int = 200, /, **values: Any) -> Response:
-        """A page, with what all of them show."""
+        """Render a template with the values that all pages need."""
         shown = {"visitor": self.visitor, "here": "", "csrf": self.csrf(), **values}
         if "ws" not in shown:
             shown["ws"] = self.ws if "workspace" in self.params else None
         return HTMLResponse(render(template, **shown), status, HEADERS)
 
     def redirect(self, address: str) -> Response:
-        """On to another page, with a GET."""
+        """Redirect to another page, with a GET."""
         return RedirectResponse(address, 303, {"Cache-Control": "no-store"})
 
 
@@ -131,7 +131,7 @@ Show = Callable[[PageRequest], Response]
 
 
 def page_route(site: SiteContext, path: str, show: Show, *, need: Need = "read", post: bool = False) -> GuardedRoute:
-    """The route of a page. What shows it runs in a worker thread; refusals become pages."""
+    """The route of a page. `show` runs in a worker thread; Problems become pages."""
 
     async def endpoint(http: Request) -> Response:
         visitor: Visitor | None = http.scope.get(VISITOR)
@@ -159,7 +159,7 @@ def _check_and_render(request: PageRequest, show: Show, post: bool) -> Response:
 
 
 async def _parse_form(request: Request) -> dict[str, list[str]]:
-    """Its fields; none for more of them than any form has, which would take a second to read."""
+    """The fields of a form; none if there are more than any form has, which would take a second to read."""
     try:
         body = (await request.body()).decode("utf-8", "replace")
         return parse_qs(body, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS)
@@ -168,7 +168,7 @@ async def _parse_form(request: Request) -> dict[str, list[str]]:
 
 
 def render_problem(request: PageRequest, problem: Problem) -> Response:
-    """A page that says why not."""
+    """The page of an error."""
     status = STATUS[problem.code]
     if status >= 500 and problem.code != "indexing":
         log.warning("a page could not be shown: %s", problem)

@@ -1,4 +1,4 @@
-"""A note as HTML that runs nothing.
+"""Renders a note as HTML that runs nothing.
 
 Which links a note has, and where they lead, is the engine's answer; the Markdown library is told of them by a rule of
 ours. HTML in notes is shown, not obeyed; what comes out is cleaned once more.
@@ -51,14 +51,14 @@ class TooSlow(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LinkTargets:
-    """Where the links of one note lead: which note a target means, and where notes and other files are shown."""
+    """Resolves the links of one note to URLs of the page."""
 
     resolve: Resolve
     note: Address
     file: Address
 
     def address(self, target: str, subpath: str = "") -> tuple[str | None, bool]:
-        """Where a link leads, None for nowhere; and whether it could have led elsewhere."""
+        """The URL of a link's target, None if it is broken; and whether it is ambiguous."""
         if not target:
             return anchor(subpath) or "#main", False
         meant = self.resolve(target)
@@ -78,7 +78,7 @@ def _heading_id(slug: str) -> str:
 
 
 def render_note(note: Note, targets: LinkTargets) -> str:
-    """The body of a note, clean: it may be put on a page as it is. TooSlow where it takes the library too long."""
+    """Render the body of a note as sanitized HTML. TooSlow if that takes the library too long."""
     written_links = [link for link in note.links if link.kind in ("wikilink", "embed")]
     links = {_unescape_bar(note.text[link.start : link.end]): link for link in written_links}
     longest = max((link.end - link.start for link in written_links), default=0)
@@ -96,7 +96,7 @@ def render_note(note: Note, targets: LinkTargets) -> str:
 
 
 def _unescape_bar(written: str) -> str:
-    """A link as the library sees it in a table, where its bar is written `\\|`."""
+    """A link as the library gives it in a table, where its bar is written `\\|`."""
     return written.replace("\\|", "|")
 
 
@@ -108,14 +108,14 @@ def _keep_own_image_source(tag: str, attribute: str, value: str) -> str | None:
 
 
 def _check_deadline(state: StateBlock | StateInline, *_: object) -> bool:
-    """A rule that matches nothing, and is tried at every step."""
+    """A rule that never matches: it is tried at every step, and checks the deadline."""
     if time.thread_time() > state.env["until"]:
         raise TooSlow
     return False
 
 
 def _parse_comment_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """`%%` at the beginning of a line, until the next one: with its last line whole."""
+    """Skip a comment that begins with `%%` at the start of a line, up to the end of the line that closes it."""
     begin = state.bMarks[start] + state.tShift[start]
     if state.is_code_block(start) or not state.src.startswith("%%", begin):
         return False
@@ -139,8 +139,8 @@ def _parse_comment(state: StateInline, silent: bool) -> bool:
 
 
 def _parse_wikilink(state: StateInline, silent: bool) -> bool:
-    """A link that the engine found in this note, with where it leads. `silent`: the library looks for the end of a link
-    around it, and would take that for no link."""
+    """Parse a link that the engine found in this note, and resolve it. With `silent` the library looks for the end of a
+    link around this one, which is not a link then."""
     if silent or not state.env["links"] or not state.src.startswith(("[[", "![["), state.pos):
         return False
     end = state.src.find("]]", state.pos, min(state.posMax, state.pos + state.env["longest"])) + 2
@@ -185,18 +185,18 @@ def _open_span(kind: str, title: str) -> Token:
     return Token("span_open", "span", 1, attrs={"class": kind, "title": title})
 
 
-# ---- what is left to do when everything is read -------------------------------------------------------
+# ---- after parsing --------------------------------------------------------------------------------------
 
 
 def _rewrite_tokens(state: StateCore) -> None:
-    """Headings below the page's own, cells without styles, links of Markdown led where the engine says."""
+    """Lower headings by one level, replace styles of cells by classes, and resolve Markdown links."""
     _rewrite_headings(state, state.env["note"])
     for token in state.tokens:
         if token.type in ("th_open", "td_open"):
             side = str(token.attrs.pop("style", "")).removeprefix("text-align:")
             token.attrs |= {"class": side} if side else {}
         elif token.type == "fence":
-            token.info = ""  # a class of ours is none of a note's business
+            token.info = ""  # a note may not choose a class of the page
         token.children = _rewrite_inline(token.children, state.env["targets"]) if token.children else token.children
 
 
@@ -204,7 +204,7 @@ def _rewrite_headings(state: StateCore, note: Note) -> None:
     texts = [state.tokens[at + 1].content for at, token in enumerate(state.tokens) if token.type == "heading_open"]
     slugs = iter(heading_slugs(texts))
     if state.tokens and state.tokens[0].tag == "h1" and texts[0] == note.title:
-        del state.tokens[:3]  # the page says it already
+        del state.tokens[:3]  # the page has it as its own heading
         next(slugs)
     for token in state.tokens:
         if token.type == "heading_open":
@@ -215,7 +215,7 @@ def _rewrite_headings(state: StateCore, note: Note) -> None:
 
 def _rewrite_inline(children: list[Token], targets: LinkTargets) -> list[Token]:
     rewritten: list[Token] = []
-    closing_tokens: list[Token] = []  # what the links around are closed by
+    closing_tokens: list[Token] = []  # the closing tokens of the links around
     for token in children:
         if token.type == "link_open":
             token = token if token.meta is _RESOLVED else _resolve_markdown_link(token, targets)
@@ -230,7 +230,7 @@ def _rewrite_inline(children: list[Token], targets: LinkTargets) -> list[Token]:
 
 
 def _resolve_markdown_link(token: Token, targets: LinkTargets) -> Token:
-    """A link of Markdown: to somewhere else, or to a note or file of this workspace."""
+    """Resolve a Markdown link: external, or to a note or file of this workspace."""
     href = str(token.attrs.get("href", ""))
     if _EXTERNAL.match(href):
         return Token("link_open", "a", 1, attrs={"href": href, "class": "external"})
@@ -242,7 +242,7 @@ def _resolve_markdown_link(token: Token, targets: LinkTargets) -> Token:
 
 
 def _resolve_image(token: Token, targets: LinkTargets, *, inside: bool) -> list[Token]:
-    """An image of this workspace; one from elsewhere is a link to it: nothing is fetched from others unasked."""
+    """Resolve an image of this workspace; a foreign one becomes a link, so that opening a note fetches nothing."""
     source = str(token.attrs.get("src", ""))
     shown = "".join(child.content for child in token.children or ()) or "image"
     if _SCHEME.match(source):

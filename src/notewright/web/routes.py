@@ -20,7 +20,7 @@ from notewright.web.pages import activity, browse, changes, connect, health, not
 
 
 def routes(site: SiteContext, feed: ActivityFeed) -> list[GuardedRoute]:
-    """Every address of the page, with who may come there."""
+    """The routes of the page, with who may use them."""
     in_workspace: dict[str, Show] = {
         "/": browse.folder,
         "/search": browse.search,

@@ -1,4 +1,4 @@
-"""What every agent and person changed through us, newest first, over all workspaces a visitor may see."""
+"""The activity: all changes made through us, newest first, of all workspaces that a visitor may see."""
 
 import math
 from collections.abc import Sequence
@@ -24,14 +24,14 @@ _MAX_SECONDS = 9e9  # seconds that every clock can count
 
 @dataclass(frozen=True, slots=True)
 class ActivityRow:
-    """One change as it is listed."""
+    """One change as listed."""
 
     ws: Workspace
     change: Change
 
     @property
     def key(self) -> str:
-        """Names the row on a page."""
+        """The id of the row on the page."""
         return f"c-{self.ws.id}-{self.change.id}"
 
     @property
@@ -40,13 +40,13 @@ class ActivityRow:
 
     @property
     def paths(self) -> list[str]:
-        """The notes it is about: of a moved one, its new name."""
+        """The paths it changed; of a moved note, only the new one."""
         left = {step.source for step in self.change.steps}
         return [step.path for step in self.change.steps if not (step.after is None and step.path in left)]
 
     @property
     def notes(self) -> list[tuple[str, str | None]]:
-        """The first of them, with where they are; nowhere, if this change deleted them."""
+        """The first of these paths with their URLs; None for a deleted one."""
         gone = {step.path for step in self.change.steps if step.after is None}
         return [(path, None if path in gone else note_url(self.ws, path)) for path in self.paths[:MAX_NAMED]]
 
@@ -57,7 +57,7 @@ class ActivityRow:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which changes are asked for, as the form says it."""
+    """The filter, as typed into the form."""
 
     workspace: str = ""
     note: str = ""
@@ -88,7 +88,7 @@ class Filter:
         )
 
     def _path(self, ws: Workspace) -> str | None:
-        """The note or folder meant: one that is there, or was once, or what was typed."""
+        """The path of the note or folder that was typed: an existing one, a former one, or the text itself."""
         wanted = self.note.strip("/")
         if not wanted:
             return None
@@ -103,21 +103,21 @@ class Filter:
         return find_former_path(ws, wanted) or wanted
 
 
-def parse_since(said: str, ws: Workspace) -> float:
-    """A day in the workspace's timezone, or a moment: RFC 3339, or seconds since 1970 as our own links say it."""
+def parse_since(raw: str, ws: Workspace) -> float:
+    """Parse a day in the workspace's timezone, or a time: RFC 3339, or seconds since 1970, as in our own links."""
     try:
-        at: float | None = float(said)
+        at: float | None = float(raw)
     except ValueError:
-        at = parse_time(said, ws.timezone)
+        at = parse_time(raw, ws.timezone)
     if at is None or not -_MAX_SECONDS < at < _MAX_SECONDS:
-        raise Invalid(f"{said!r} is no date", hint="use a date like 2026-02-24", what="since")
+        raise Invalid(f"{raw!r} is no date", hint="use a date like 2026-02-24", what="since")
     return at
 
 
 def newest_changes(
     workspaces: Sequence[Workspace], filter: Filter, limit: int, until: float | None = None
 ) -> list[ActivityRow]:
-    """The newest changes of all of them together."""
+    """The newest changes of all these workspaces together."""
     found = [
         ActivityRow(ws, change)
         for ws in filter.select_workspaces(workspaces)
@@ -145,7 +145,7 @@ def activity(request: PageRequest) -> Response:
 
 
 def _parse_cursor(cursor: str) -> tuple[float | None, int]:
-    """Where a page begins: at which time, and how many changes of just that time stand on pages before."""
+    """Parse a cursor: the time at which a page begins, and how many changes of just that time are on earlier pages."""
     at, _, skip = cursor.partition(",")
     try:
         return (math.nextafter(float(at), math.inf), max(0, min(int(skip), 10_000))) if cursor else (None, 0)

@@ -1,4 +1,4 @@
-"""Workspaces, their folders, which file an address means, and finding a note by words."""
+"""The pages of workspaces, folders and search; and finding the file that a URL names."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,7 +24,7 @@ INDEX_SECONDS = 2.0  # that a page waits for the index
 
 
 def workspaces(request: PageRequest) -> Response:
-    """All of them; where there is one, its notes at once."""
+    """The list of workspaces; if there is only one, a redirect to its notes."""
     seen = request.library.workspaces()
     if len(seen) == 1:
         return request.redirect(workspace_url(seen[0]))
@@ -32,12 +32,12 @@ def workspaces(request: PageRequest) -> Response:
 
 
 def page_number(request: PageRequest) -> int:
-    said = request.query.get("page", "")
-    return min(int(said), LAST_PAGE) if said.isascii() and said.isdecimal() and len(said) < 9 and int(said) else 1
+    raw = request.query.get("page", "")
+    return min(int(raw), LAST_PAGE) if raw.isascii() and raw.isdecimal() and len(raw) < 9 and int(raw) else 1
 
 
 def folder(request: PageRequest) -> Response:
-    """What is in a folder: folders first, then notes and other files."""
+    """A page of a folder: folders first, then notes and other files."""
     ws, page = request.ws, page_number(request)
     here = find_folder(ws, request.query.get("folder", ""))
     folders = list_folder(ws, here, limit=1).folders
@@ -65,7 +65,7 @@ def _page_url(ws: Workspace, page: int, *rest: str, **query: str) -> str:
 
 
 def crumbs(ws: Workspace, path: str) -> Iterator[tuple[str, str]]:
-    """The folders on the way to a path, the workspace first: name and address."""
+    """The names and URLs of the folders above a path, the workspace first."""
     yield ws.name, workspace_url(ws)
     names = path.split("/") if path else []
     for number, name in enumerate(names, 1):
@@ -81,7 +81,7 @@ def is_file(ws: Workspace, raw: str) -> bool:
 
 
 def find_file(ws: Workspace, raw: str) -> NotePath:
-    """The file at this path, or the one note that bears this name."""
+    """The file at this path, or the only note of this name."""
     if is_file(ws, raw):
         return NotePath(raw)
     if path_problem(raw):
@@ -110,7 +110,7 @@ def search(request: PageRequest) -> Response:
 
 
 def _split_at_matches(hit: Hit) -> Iterator[tuple[str, bool]]:
-    """The snippet in parts, each with whether it was searched for."""
+    """The snippet in parts, each with whether it is a match."""
     place = 0
     for start, end in hit.marks:
         yield hit.snippet[place:start], False

@@ -1,4 +1,4 @@
-"""One change, and taking it back: what it did, what an undo would do, and the undo itself."""
+"""The page of one change with its diffs, the preview of an undo, and the undo itself."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ MARKS = {"+": "added", "-": "removed", "@": "place"}
 
 
 def _format_diff_line(line: str) -> str:
-    """A line of a difference; where the next ones stand, in words."""
+    """A line of a diff; a hunk header in words."""
     place = re.match(r"@@ -\d+(?:,\d+)? \+(\d+)", line)
     if place:
         return f"Line {max(int(place[1]), 1)}"
@@ -32,7 +32,7 @@ def _format_diff_line(line: str) -> str:
 
 
 def _diff_values(found: tuple[FileDiff, ...]) -> dict[str, object]:
-    """For the page: each with its lines, and with what each line is, in a word."""
+    """The values of diffs for a template: each with its lines and the kind of each line."""
     shown = [
         (one, [(MARKS.get(line[:1], "same"), _format_diff_line(line)) for line in one.lines])
         for one in found[:MAX_FILES]
@@ -63,7 +63,7 @@ def may_write(ws: Workspace) -> bool:
 
 
 def undo(request: PageRequest) -> Response:
-    """What taking back one change would do."""
+    """The preview of undoing one change."""
     name = request.params["change"]
     one = find_change(request.ws, name)
     dry_run = partial(undo_change, request.ws, name, dry_run=True)
@@ -75,7 +75,7 @@ def undo_now(request: PageRequest) -> Response:
 
 
 def undo_since(request: PageRequest) -> Response:
-    """What taking back everything of one client since a time would do."""
+    """The preview of undoing everything that one client did since a time."""
     fields, since = _parse_undo_since(request, request.query)
     by = f" of {fields['user']}" if fields.get("user") else ""
     who = {"": "clients without a name", "notewright": "the command line"}.get(fields["client"], fields["client"]) + by
@@ -93,9 +93,9 @@ def _undo_since(ws: Workspace, since: float, fields: Mapping[str, str], *, dry_r
     return undo_changes_since(ws, since, client=fields["client"], user=fields.get("user"), dry_run=dry_run)
 
 
-def _parse_undo_since(request: PageRequest, said: Mapping[str, str]) -> tuple[dict[str, str], float]:
-    """Whose changes, since when. The client is always said, be it by an empty name: some have none."""
-    fields = {name: said[name] for name in ("client", "since", "user") if name in said}
+def _parse_undo_since(request: PageRequest, given: Mapping[str, str]) -> tuple[dict[str, str], float]:
+    """Parse whose changes to undo, and since when. The client is required, though its name may be empty."""
+    fields = {name: given[name] for name in ("client", "since", "user") if name in given}
     if "client" not in fields or not fields.get("since"):
         raise Invalid("say whose changes, and since when", hint="begin from a change in the activity", what="since")
     return fields, parse_since(fields["since"], request.ws)
@@ -105,7 +105,7 @@ def _preview(
     request: PageRequest, dry_run: Callable[[], UndoResult], *, back: str, what: str = "", one: Change | None = None,
     fields: dict[str, str] | None = None,
 ) -> Response:  # fmt: skip
-    """What would happen, with a button; or what stands in the way."""
+    """A page with what an undo would do and a button, or with the obstacles."""
     values: dict[str, object] = {"what": what, "row": ActivityRow(request.ws, one) if one else None, "back": back}
     values |= {"fields": fields or {}, "action": url_of(request.http.url.path), "changes": [], "obstacles": []}
     try:
@@ -122,7 +122,7 @@ def _preview(
 
 
 def _visible_changes(ws: Workspace, changes: tuple[Change, ...]) -> list[Change]:
-    """As this visitor may see them."""
+    """These changes as this visitor may see them."""
     found = []
     for each in changes[:MAX_FILES]:
         try:
@@ -133,7 +133,7 @@ def _visible_changes(ws: Workspace, changes: tuple[Change, ...]) -> list[Change]
 
 
 def _redirect_after_undo(request: PageRequest, undone: UndoResult) -> Response:
-    """To the change that took it back."""
+    """Redirect to the change that is the undo."""
     done = undone.done
     kept = f"&kept={len(undone.kept)}" if undone.kept else ""
     return request.redirect(f"{change_url(request.ws, done.id)}?done=undo{kept}" if done and done.id else url_of("/"))

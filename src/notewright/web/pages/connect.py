@@ -1,4 +1,4 @@
-"""Connecting clients: what to tell each of them, and the access tokens they bring along."""
+"""The page for connecting clients: their configurations for this server, and access tokens."""
 
 import time
 from dataclasses import replace
@@ -28,8 +28,8 @@ ABOUT = {
 
 
 def snippets(address: str, *, token: bool) -> list[tuple[str, str, str]]:
-    """What every client we know must be told to come to this server over HTTP: its name, what to do with the text, and
-    the text. With `token` each brings one along, in the place of `YOUR_TOKEN`."""
+    """The configuration of each known client for this server over HTTP: its name, what to do with the text, and the
+    text. With `token` it has an access token, in the place of `YOUR_TOKEN`."""
     header = f' \\\n  --header "Authorization: Bearer {SECRET}"' if token else ""
     found = [("Claude Code", "Run this:", f"claude mcp add --transport http notewright {address}{header}")]
     for client in (client for name, client in CLIENTS.items() if name != "claude-code"):
@@ -63,8 +63,8 @@ def connect(request: PageRequest, status: int = 200, **values: object) -> Respon
 
 
 def _live_addresses(request: PageRequest) -> list[tuple[str, str, str | None]]:
-    """Each live workspace: where a Yjs client finds a note by its path, and the folder document, which is for those
-    from whom nothing is hidden."""
+    """Each live workspace with its address for Yjs clients, and its folder document, for callers from whom nothing is
+    hidden."""
     base = f"ws{request.base.removeprefix('http')}"
     shown = [ws for ws in request.library.workspaces() if ws.live is not None]
     return [
@@ -78,12 +78,12 @@ def _folder_document_id(request: PageRequest, ws: Workspace) -> str | None:
         return None
     try:
         return request.run_in_loop(request.site.hosts.fetch_names(ws, ())).folder_id
-    except Unavailable:  # nobody has the documents at this moment
+    except Unavailable:  # no process hosts the documents now
         return None
 
 
 def _list_tokens(request: PageRequest) -> list[tuple[Token, str]]:
-    """Each with its state, the good ones first."""
+    """All tokens with their states, the valid ones first."""
     now = time.time()
     found = [(one, _token_state(one, now)) for one in request.site.registry.tokens()]
     return sorted(found, key=lambda pair: (pair[1] != "good", -pair[0].created))
@@ -97,7 +97,7 @@ def _token_state(token: Token, now: float) -> str:
 
 
 def add_token(request: PageRequest) -> Response:
-    """A new token, told on this page and never again."""
+    """Make a token; this page alone shows its secret."""
     now, name = time.time(), request.form_value("name").strip()
     days = DAYS.get(request.form_value("days"))
     try:
@@ -110,7 +110,7 @@ def add_token(request: PageRequest) -> Response:
 
 
 def _parse_grant(request: PageRequest) -> Grant:
-    """What the form says. Nothing ticked is everything."""
+    """The grant that the form asks for. Nothing ticked is everything."""
     known = {ws.id for ws in request.library.workspaces()}
     workspaces = tuple(request.form.get("workspaces", ()))
     surfaces = tuple(request.form.get("surfaces", ()))

@@ -58,8 +58,8 @@ def group_findings(findings: Iterable[Finding]) -> tuple[FindingGroup, ...]:
 
 
 class Checks:
-    """Checks of workspaces, each as one sort of visitor may see it: results are kept for a while, and few run at once.
-    Any thread may call."""
+    """Checks of workspaces, one for each set of access rules. Results are cached, and few run at once. Any thread may
+    call."""
 
     def __init__(self, check: Callable[[Workspace], list[Finding]] = check_workspace) -> None:
         self._check = check
@@ -68,7 +68,7 @@ class Checks:
         self._running: dict[object, tuple[float, threading.Event]] = {}  # since when, and set when it has ended
 
     def latest_result(self, ws: Workspace, key: object) -> tuple[Result | None, float | None]:
-        """The latest result, and since when a newer one is being made."""
+        """The latest result, and when the running check began, if there is one."""
         with self._lock:
             result, run = self._results.get(key), self._running.get(key)
             fresh = result is not None and time.time() - result.at < FRESH_SECONDS

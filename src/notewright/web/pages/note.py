@@ -83,7 +83,7 @@ def note(request: PageRequest) -> Response:
 
 
 def _links_around(ws: Workspace, path: NotePath) -> tuple[LinkReport, bool]:
-    """The links both ways, and whether the index was ready to tell them."""
+    """The links from and to a note, and whether the index was ready."""
     try:
         return links_of(with_timeout(ws, INDEX_SECONDS), path), True
     except Indexing:
@@ -91,7 +91,7 @@ def _links_around(ws: Workspace, path: NotePath) -> tuple[LinkReport, bool]:
 
 
 def _resolver(ws: Workspace, path: NotePath, targets: list[str], ready: bool) -> Callable[[str], Resolution]:
-    """What a link of this note means; nothing while the index does not know."""
+    """A function that resolves links of this note; all are broken while the index is not ready."""
     if not ready:
         return lambda target: Resolution(None, False)
     means = resolver(ws, expected=targets)
@@ -102,7 +102,7 @@ def _resolver(ws: Workspace, path: NotePath, targets: list[str], ready: bool) ->
 
 
 def _properties(note: Note, targets: LinkTargets) -> Iterator[tuple[str, list[Piece]]]:
-    """Each property with its parts; a part that is a link leads where the link does."""
+    """Each property with its parts, links resolved."""
     by_key = {link.key: link for link in note.links if link.key is not None}
     for name, value in list(note.frontmatter.properties.items())[:MAX_PROPERTIES]:
         listed = isinstance(value, list)
@@ -120,18 +120,18 @@ def _link_piece(link: Link, targets: LinkTargets) -> Piece:
 
 
 def _format_value(value: Any) -> str:
-    """A value in words; what has parts of its own as JSON."""
+    """A value as text; lists and objects as JSON."""
     if value is None:
         return ""
-    said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return said if len(said) <= MAX_CHARS else f"{said[:MAX_CHARS]} … ({len(said) - MAX_CHARS:,} more letters)"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]} … ({len(text) - MAX_CHARS:,} more letters)"
 
 
 # ---- files --------------------------------------------------------------------------------------------
 
 
 def image_type(data: bytes) -> str | None:
-    """What the bytes are, whatever the name says. SVG is none of them: it is a document that can run things."""
+    """The media type of an image, by its bytes and not its name. Not of SVG, which can run scripts."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if data.startswith(b"\xff\xd8\xff"):
@@ -169,13 +169,12 @@ def file(request: PageRequest) -> Response:
 
 # ---- the editor of a live note ------------------------------------------------------------------------
 
-# What is typed goes by WebSocket (`server/live`): this page only says to which document. By its id, not by the path:
-# where the note is renamed the editor stays with it, and a note that takes its place is never mixed with what was typed
-# into the first.
+# What is typed goes over a WebSocket (`server/live`): this page only names the document, by its id and not by its path:
+# the editor follows a note that is renamed, and what was typed never gets into another note that takes its path.
 
 
 def may_edit(request: PageRequest, path: NotePath) -> bool:
-    """Whether the page offers it: the workspace is live, and this visitor may write there."""
+    """Whether the note can be edited here: the workspace is live, and this visitor may write there."""
     try:
         request.ws.access.may_write(path)
     except Problem:
@@ -184,7 +183,7 @@ def may_edit(request: PageRequest, path: NotePath) -> bool:
 
 
 def edit(request: PageRequest) -> Response:
-    """An open editor asks again with `?document=ID`, and is sent after its note where that was renamed."""
+    """The editor. An open one reloads with `?document=ID`, and is redirected if its note was renamed."""
     ws, known = request.ws, request.query.get("document")
     live = None if ws.live is None else request.site.hosts
     moved = request.run_in_loop(live.fetch_names(ws, [known])).paths.get(known) if live is not None and known else None
@@ -196,8 +195,8 @@ def edit(request: PageRequest) -> Response:
     ws.access.may_write(path)
     if live is None:
         hint = "serve its folder as live:FOLDER, and its notes have an Edit button"
-        said = f"the notes of {ws.name} are not live, so that they cannot be edited here"
-        raise NotFound(said, hint=hint, what="page")
+        message = f"the notes of {ws.name} are not live, so that they cannot be edited here"
+        raise NotFound(message, hint=hint, what="page")
     document = request.run_in_loop(live.call(ws, "id_of", path, ws.actor)).decode()
     principal = request.signed_in.principal
     return request.page(

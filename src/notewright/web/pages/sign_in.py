@@ -27,7 +27,7 @@ def _render(request: PageRequest, next_path: str, problem: str = "", status: int
 
 
 def submit_sign_in(request: PageRequest) -> Response:
-    """A cookie for the token that was typed. Guesses are few: so many a minute from one address."""
+    """Set a cookie for a valid token. Wrong tokens are limited for each address."""
     next_path = safe_local_path(request.form_value("next"))
     digest = digest_of(request.form_value("token").strip())
     token = find_valid_token(request.site.registry, digest, time.time())
@@ -60,7 +60,7 @@ def _reject(request: PageRequest, next_path: str, *, known: bool) -> Response:
 
 
 def sign_out(request: PageRequest) -> Response:
-    """The cookie is taken back, and is good for nobody any more who copied it."""
+    """Remove the cookie, and record the sign-out, so that no copy of it is valid any more."""
     if request.visitor is not None and request.visitor.session:
         request.site.registry.end_session(request.visitor.session, time.time(), COOKIE_SECONDS)
     response = request.redirect(url_of("/sign-in"))
