@@ -86,9 +86,9 @@ def excerpt_line(text: str, start: int, end: int) -> Excerpt:
     return _cut_window(whole, 0, len(piece), MAX_LINE_CHARS)
 
 
-def shorten_to_sentence(line: Excerpt, limit: int = MAX_SENTENCE_CHARS) -> Excerpt:
+def shorten_to_sentence(line: Excerpt) -> Excerpt:
     """A short line as it is, of a long one the sentence; the place is always whole in it."""
-    if len(line.text) <= limit:
+    if len(line.text) <= MAX_SENTENCE_CHARS:
         return line
     first, last = 0, len(line.text)
     for found in _SENTENCE_END.finditer(line.text):
@@ -98,7 +98,7 @@ def shorten_to_sentence(line: Excerpt, limit: int = MAX_SENTENCE_CHARS) -> Excer
         if end >= line.end:
             last = end
             break
-    return _cut_window(line, first, last, limit)
+    return _cut_window(line, first, last, MAX_SENTENCE_CHARS)
 
 
 def _cut_window(line: Excerpt, first: int, last: int, limit: int) -> Excerpt:

@@ -2,12 +2,11 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from functools import lru_cache
-from typing import Concatenate, ParamSpec, TypeVar
 
 from notewright.engine.read import Reading, find_folder, name_similarity, read_exact_path
 from notewright.engine.read import locate as locate_note
@@ -17,8 +16,6 @@ from notewright.notes.path import NotePath
 from notewright.notes.times import parse_time, to_datetime
 from notewright.surfaces.base import Args, Call
 
-P = ParamSpec("P")
-T = TypeVar("T")
 MAX_PATH_CHARS = 4_096  # characters of a path; more is not quoted back
 _NO_PREFIX = nullcontext()  # nearly every call passes here, some of them twice
 
@@ -54,13 +51,6 @@ class Places:
             yield
         except Problem as problem:
             raise self._prefix_problem(ws, problem) from problem
-
-    def ask(self, ws: Workspace, find: Callable[Concatenate[Workspace, P], T], *args: P.args, **more: P.kwargs) -> T:
-        """What `find` returns; problems name their paths as this caller knows them."""
-        if not self.several:
-            return find(ws, *args, **more)
-        with self._prefix_problems(ws):
-            return find(ws, *args, **more)
 
     def _prefix_problem(self, ws: Workspace, problem: Problem) -> Problem:
         details = problem.details
@@ -106,7 +96,8 @@ class Places:
             return self._locate_by_name(raw)
         if not rest:
             raise Invalid(f"{raw!r} is not a note", hint="name a note by its path", what="path")
-        return NamedPath(ws, self.ask(ws, locate_note, rest))
+        with self.prefixing_problems(ws):
+            return NamedPath(ws, locate_note(ws, rest))
 
     def read(self, raw: str) -> tuple[Workspace, Reading] | None:
         """The note whose whole path this is, read; None where `locate` has to find it."""
@@ -114,7 +105,8 @@ class Places:
             ws, rest = self.split(raw)
         except NotFound:
             return None
-        found = self.ask(ws, read_exact_path, rest)
+        with self.prefixing_problems(ws):
+            found = read_exact_path(ws, rest)
         return (ws, found) if found is not None else None
 
     def _locate_by_name(self, raw: str) -> NamedPath:
@@ -149,7 +141,8 @@ class Places:
         if not raw.strip().strip("/"):
             return [(ws, "") for ws in self.call.workspaces]
         ws, rest = self.split(raw)
-        return [(ws, self.ask(ws, find_folder, rest))]
+        with self.prefixing_problems(ws):
+            return [(ws, find_folder(ws, rest))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -305,12 +305,13 @@ def undo(call: Call, args: Args) -> str:
         """Undo in every workspace where there is something to take back."""
 
         def take_back_in(ws: Workspace) -> UndoResult:
-            if "change" in args:
-                return undo_change(ws, args["change"], dry_run=dry_run)
-            since = parse_since(args["since"], ws.timezone)
-            return undo_since(ws, since, client=call.actor.client, user=call.actor.user, dry_run=dry_run)
+            with places.prefixing_problems(ws):
+                if "change" in args:
+                    return undo_change(ws, args["change"], dry_run=dry_run)
+                since = parse_since(args["since"], ws.timezone)
+                return undo_since(ws, since, client=call.actor.client, user=call.actor.user, dry_run=dry_run)
 
-        return list(ask_each(workspaces, lambda ws: places.ask(ws, take_back_in)))
+        return list(ask_each(workspaces, take_back_in))
 
     done = take_back(call.workspaces, dry_run=True)  # all are tried dry before the first is touched
     if not dry_run:

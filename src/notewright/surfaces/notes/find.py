@@ -157,7 +157,8 @@ def links(call: Call, args: Args) -> str:
         return _report_broken_links(places, args["path"])
     place = places.locate(args["path"])
     ws = place.ws
-    report = places.ask(ws, links_of, place.path, direction, args.get("depth", 1))
+    with places.prefixing_problems(ws):
+        report = links_of(ws, place.path, direction, args.get("depth", 1))
     counts = [] if direction == "out" else [f"{len(report.incoming)} in"]
     if direction != "in":
         statuses = [link.status for link in report.outgoing]

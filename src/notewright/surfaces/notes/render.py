@@ -217,16 +217,16 @@ def format_link(arrow: str, shown: str, seen: ResolvedLink, where: str, *, subpa
 # ---- changing -----------------------------------------------------------------------------------------
 
 
-def format_diff(before: str, after: str, most: int = DIFF_LINES) -> Iterator[str]:
-    """A unified diff without its two head lines, of at most so many lines."""
+def format_diff(before: str, after: str) -> Iterator[str]:
+    """A unified diff without its two head lines, of at most DIFF_LINES lines."""
     old, new = _split_lines(before), _split_lines(after)
     if max(len(old), len(new)) > DIFF_FROM:
         yield f"[too long to show a diff: {len(old):,} lines, now {len(new):,}]"
         return
     shown = compare_lines(old, new, context=1)
-    yield from map(shorten, shown[:most])
-    if len(shown) > most:
-        yield f"[{pluralize(len(shown) - most, 'more line')} of diff]"
+    yield from map(shorten, shown[:DIFF_LINES])
+    if len(shown) > DIFF_LINES:
+        yield f"[{pluralize(len(shown) - DIFF_LINES, 'more line')} of diff]"
 
 
 def _split_lines(text: str) -> list[str]:
