@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from tests.conftest import MakeWorkspace
-from tests.engine.proving import until
 from tests.surfaces.notes_desk import Desk
+from tests.waiting import until
 
 from notewright.engine.find.search import parse_query, search
 

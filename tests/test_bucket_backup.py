@@ -9,11 +9,12 @@ from pathlib import Path
 
 import obstore
 import pytest
-from tests.api.api_site import config_of, eventually, served
+from tests.api.api_site import config_of, served
 from tests.bucket import READ_KEY, READ_SECRET, Bucket
 from tests.conftest import ROOT, write_files
 from tests.engine.parts import desk
 from tests.engine.transfer.backup_parts import back_up, day, files, folder_desk, restore_to, times
+from tests.waiting import eventually
 
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.cli.main import main

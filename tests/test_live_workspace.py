@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from pycrdt import Map
-from tests.stores.test_live import Typist, until
+from tests.stores.test_live import Typist
+from tests.waiting import until
 
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,10 +66,3 @@ def served(folder: Path, config: Config) -> Iterator[Served]:
         made = uvicorn.Config(site.build_app(), log_config=None, proxy_headers=False, timeout_graceful_shutdown=5)
         with in_thread(uvicorn.Server(made)) as port:
             yield Served(f"http://127.0.0.1:{port}", site, folder)
-
-
-def eventually(look: Callable[[], Any], seconds: float = 30) -> Any:
-    until = time.monotonic() + seconds
-    while not (found := look()) and time.monotonic() < until:
-        time.sleep(0.02)
-    return found

@@ -10,7 +10,8 @@ import httpx2
 import jsonschema_rs
 import pytest
 from starlette.routing import Route
-from tests.api.api_site import NOTES, Served, config_of, eventually, served
+from tests.api.api_site import NOTES, Served, config_of, served
+from tests.waiting import eventually
 
 from notewright import errors
 from notewright.api import operation as problems

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from tests.api.api_site import Served, config_of, eventually, served
+from tests.api.api_site import Served, config_of, served
+from tests.waiting import eventually
 
 from notewright.api.routes import OPERATIONS
 

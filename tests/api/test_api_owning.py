@@ -11,8 +11,9 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.api.api_site import NOTES, Served, config_of, eventually, served
+from tests.api.api_site import NOTES, Served, config_of, served
 from tests.server.lines import over_http
+from tests.waiting import eventually
 
 from notewright.cli.main import main
 

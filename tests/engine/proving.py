@@ -2,8 +2,6 @@
 
 import shutil
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from tests.index.parts import facts
@@ -14,15 +12,6 @@ from notewright.engine.read import list_files
 from notewright.engine.workspace import Workspace
 from notewright.index.base import Selection
 from notewright.index.sqlite.index import SqliteIndex
-
-
-def until(true: Callable[[], bool], seconds: float = 30) -> float:
-    """Wait for it; how long it took."""
-    began = time.monotonic()
-    while not true():
-        assert time.monotonic() - began < seconds, "it did not happen in time"
-        time.sleep(0.002)
-    return time.monotonic() - began
 
 
 def paths(ws: Workspace) -> list[str]:

@@ -13,7 +13,8 @@ from typing import cast
 import pytest
 from tests.conftest import MakeWorkspace
 from tests.engine.parts import NoIndex, desk, put, write
-from tests.engine.proving import differences, until
+from tests.engine.proving import differences
+from tests.waiting import until
 
 from notewright.engine.changes.commit import commit
 from notewright.engine.changes.plan import Plan

@@ -4,7 +4,6 @@ import contextlib
 import datetime
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -128,15 +127,6 @@ def trickle(client: socket.socket, data: bytes, pause: float) -> bool:
             return False
     client.settimeout(15)
     return True
-
-
-def until(true: Callable[[], bool], seconds: float = 30) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if true():
-            return True
-        time.sleep(0.02)
-    return true()
 
 
 def certificate(folder: Path, name: str = "localhost") -> tuple[str, str]:

@@ -2,12 +2,12 @@
 
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.server.lines import NOTEWRIGHT, Lines
+from tests.waiting import until
 
 HUGE = {
     "links": "[[Small 1]] " * 60_000,
@@ -46,7 +46,7 @@ def test_small_notes_are_found_at_once_while_huge_ones_are_being_indexed(tmp_pat
         monkeypatch.setenv(f"XDG_{place}_HOME", str(tmp_path / place))
     server = Timed([NOTEWRIGHT, "serve", str(vault)]).greet()
     try:
-        until(lambda: "Small 7.md" in server.timed("search", query="zebra7"))
+        until(lambda: "Small 7.md" in server.timed("search", query="zebra7"), 60)
         number, waited = 0, 0
         while NOT_YET in server.timed("search", query=f"zebra{number % 50}"):
             assert f"Small {number % 50}.md" in server.timed("search", query=f"zebra{number % 50}")
@@ -59,10 +59,3 @@ def test_small_notes_are_found_at_once_while_huge_ones_are_being_indexed(tmp_pat
         assert "Moved" in server.timed("move", **{"from": "Small 9", "to": "Renamed 9"})
     finally:
         server.leave()
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.server.listener import GET, Echo, answer, ask, connected, heard, listening_to, trickle, until
+from tests.server.listener import GET, Echo, answer, ask, connected, heard, listening_to, trickle
+from tests.waiting import until
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from notewright.errors import Invalid
@@ -203,7 +204,7 @@ def test_beyond_so_many_connections_there_is_no_room_until_one_leaves(kind: dict
         inside = [stack.enter_context(connected(port)) for _ in range(5)]
         for client in inside:
             client.sendall(GET.replace(b"/ ", b"/never "))
-        assert until(lambda: app.calls == 5)
+        until(lambda: app.calls == 5)
         with connected(port) as sixth:
             sixth.sendall(GET)
             told = heard(sixth)
@@ -214,7 +215,7 @@ def test_beyond_so_many_connections_there_is_no_room_until_one_leaves(kind: dict
         for client in crowd:
             client.close()
         inside.pop().close()
-        assert until(lambda: b"503" not in _heard_of(port))
+        until(lambda: b"503" not in _heard_of(port))
 
 
 def test_who_is_idle_makes_room_for_who_wants_something(kind: dict[str, Any]) -> None:
@@ -263,7 +264,7 @@ def test_a_client_that_sent_ahead_and_left_is_missed(kind: dict[str, Any]) -> No
     app = Echo()
     with listening_to(app, **kind) as port, connected(port) as client:
         client.sendall(GET.replace(b"/ ", b"/never ") + GET * 3)
-        assert until(lambda: app.calls == 1)
+        until(lambda: app.calls == 1)
         client.close()
         assert app.gone.wait(10) and app.calls == 1
 
@@ -279,7 +280,8 @@ def test_a_full_process_leaves_clients_to_one_that_has_room() -> None:
         connected(port) as client,
     ):
         client.sendall(GET.replace(b"/ ", b"/never "))
-        assert until(lambda: app.calls == 1) and board[0] == 1
+        until(lambda: app.calls == 1)
+        assert board[0] == 1
         with connected(port) as second:
             second.settimeout(0.1)
             with pytest.raises(TimeoutError):

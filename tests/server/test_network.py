@@ -6,8 +6,7 @@ import re
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import httpx2
 import pytest
 from tests.conftest import write_files
 from tests.server.lines import NOTEWRIGHT
+from tests.waiting import until
 
 from notewright.accounts.sqlite import SqliteAccounts
 from notewright.app import compose
@@ -80,14 +80,6 @@ def serving(place: Path, *words: str, host: str = "127.0.0.1") -> Iterator[Runni
     finally:
         process.kill()
         process.wait()
-
-
-def until(true: Callable[[], bool], seconds: float = 30) -> None:
-    """It comes true in time; a busy machine has a lot of it."""
-    over = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < over, "it did not come true"
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(

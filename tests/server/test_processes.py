@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.server.listener import GET, answer, connected, heard, until
+from tests.server.listener import GET, answer, connected, heard
+from tests.waiting import until
 
 from notewright.server.listen.supervisor import WorkerSlot, is_terminal_gone
 from notewright.server.listen.uvicorn_server import BURST_CONNECTIONS, BURST_SECONDS, HOLD_SECONDS, AcceptBackpressure
@@ -38,7 +39,7 @@ class Team:
         return [int(line) for line in place.read_text().split()] if place.exists() else []
 
     def started(self, count: int = 2) -> "Team":
-        assert until(lambda: len(self.noted("begun")) >= count, 30)
+        until(lambda: len(self.noted("begun")) >= count, 30)
         return self
 
     def ask(self, path: str = "/") -> tuple[int, int]:
@@ -68,7 +69,7 @@ def team(folder: Path, plan: str = "plain") -> Iterator[Team]:
         made.process.kill()
         made.process.communicate()
         for pid in {*made.noted("begun"), *made.noted("tried")}:
-            assert until(lambda pid=pid: not alive(pid), 30)  # type: ignore[misc]
+            until(lambda pid=pid: not alive(pid), 30)  # type: ignore[misc]
 
 
 def alive(pid: int) -> bool:
@@ -102,11 +103,11 @@ def test_a_worker_that_is_killed_is_replaced_and_the_other_goes_on_answering(fol
         two.started()
         number, pid = two.ask()
         os.kill(pid, signal.SIGKILL)
-        assert until(lambda: not alive(pid))
+        until(lambda: not alive(pid))
         answers = {two.ask()[1] for _ in range(5)}
         assert pid not in answers
         two.started(3)
-        assert until(lambda: two.ask()[0] == number)
+        until(lambda: two.ask()[0] == number)
         assert two.process.poll() is None
 
 
@@ -125,7 +126,7 @@ def test_a_worker_that_is_killed_takes_with_it_only_those_whom_it_serves(folder:
         threads = [threading.Thread(target=ask) for _ in range(clients)]
         for thread in threads:
             thread.start()
-        assert until(lambda: len(answers) >= 4, 30)
+        until(lambda: len(answers) >= 4, 30)
         os.kill(answers[0][1], signal.SIGKILL)
         for thread in threads:
             thread.join(60)
@@ -160,9 +161,9 @@ def test_sigterm_lets_a_request_end_and_lets_nobody_else_in(folder: Path) -> Non
     with team(folder) as two:
         two.started()
         thread, answers = in_background(two, "/slow")
-        assert until(lambda: bool(two.noted("slow")))
+        until(lambda: bool(two.noted("slow")))
         two.process.send_signal(signal.SIGTERM)
-        assert until(lambda: refused(two.port), 5)
+        until(lambda: refused(two.port), 5)
         thread.join(20)
         assert answers
         code, said, complained = two.ended()
@@ -183,7 +184,7 @@ def test_ctrl_c_at_the_terminal_is_a_stop_like_any_other(folder: Path) -> None:
     with team(folder) as two:
         two.started()
         thread, answers = in_background(two, "/slow")
-        assert until(lambda: bool(two.noted("slow")))
+        until(lambda: bool(two.noted("slow")))
         os.kill(two.process.pid, signal.SIGINT)
         thread.join(20)
         assert answers and two.ended()[0] == 0
@@ -200,7 +201,7 @@ def test_a_worker_that_does_not_end_is_ended(folder: Path) -> None:
         two.started()
         with connected(two.port) as client:
             client.sendall(GET.replace(b"/ ", b"/hang "))
-            assert until(lambda: bool(two.noted("hang")))
+            until(lambda: bool(two.noted("hang")))
             two.process.send_signal(signal.SIGTERM)
             code, _, complained = two.ended()
         assert code == 1 and "did not end in time" in complained
@@ -211,9 +212,9 @@ def test_a_second_signal_ends_everything_at_once(folder: Path) -> None:
         two.started()
         with connected(two.port) as client:
             client.sendall(GET.replace(b"/ ", b"/hang "))
-            assert until(lambda: bool(two.noted("hang")))
+            until(lambda: bool(two.noted("hang")))
             two.process.send_signal(signal.SIGTERM)
-            assert until(lambda: sum(map(alive, two.noted("begun"))) == 1)
+            until(lambda: sum(map(alive, two.noted("begun"))) == 1)
             two.process.send_signal(signal.SIGTERM)
             assert two.ended()[0] == 1
 
@@ -222,7 +223,7 @@ def test_sighup_reaches_every_worker(folder: Path) -> None:
     with team(folder) as two:
         two.started()
         two.process.send_signal(signal.SIGHUP)
-        assert until(lambda: set(two.noted("again")) == set(two.noted("begun")))
+        until(lambda: set(two.noted("again")) == set(two.noted("begun")))
         assert two.process.poll() is None and two.ask()
 
 
@@ -230,11 +231,11 @@ def test_when_the_parent_is_killed_the_workers_end(folder: Path) -> None:
     with team(folder) as two:
         two.started()
         thread, answers = in_background(two, "/slow")
-        assert until(lambda: bool(two.noted("slow")))
+        until(lambda: bool(two.noted("slow")))
         two.process.kill()
         thread.join(20)
         assert answers  # what was begun is finished
-        assert until(lambda: not any(map(alive, two.noted("begun"))), 30)
+        until(lambda: not any(map(alive, two.noted("begun"))), 30)
         assert refused(two.port)
 
 
@@ -260,7 +261,7 @@ def test_the_wish_to_start_a_worker_again_does_not_end_who_has_nothing_left_to_d
 def test_one_that_cannot_begin_is_tried_again_less_and_less_often_while_the_other_serves(folder: Path) -> None:
     with team(folder, "half") as two:
         two.started(1)
-        assert until(lambda: len(two.noted("tried")) >= 3)
+        until(lambda: len(two.noted("tried")) >= 3)
         assert two.ask()[0] == 0 and two.process.poll() is None
         assert len(two.noted("tried")) < 20
 

@@ -31,7 +31,7 @@ from tests.server.guarded import (
     Guarded,
     guarded,
 )
-from tests.server.listener import until
+from tests.waiting import until
 
 from notewright.config.settings import SURFACES
 from notewright.engine.access import Access
@@ -75,7 +75,7 @@ def _date(server: Guarded, paths: list[str]) -> None:
     ws, times = _garden(server), {path: 1_760_000_000 + number for number, path in enumerate(paths)}
     for path, at in times.items():
         os.utime(server.place / "notes" / "Garden" / path, (at, at))
-    assert until(lambda: all(_is_dated(ws, path, at) for path, at in times.items()))
+    until(lambda: all(_is_dated(ws, path, at) for path, at in times.items()))
 
 
 def _is_dated(ws: Workspace, path: str, at: int) -> bool:

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from tests.conftest import write_files
 from tests.server.lines import HELLO, NOTEWRIGHT
-from tests.server.watched import eventually
+from tests.waiting import eventually
 
 from notewright.accounts.base import Grant
 from notewright.accounts.limits import RateLimits

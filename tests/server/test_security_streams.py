@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.server.guarded import ACTOR, BY_TOKEN, HTML, Guarded, guarded
 from tests.server.lines import ENVELOPE
-from tests.server.watched import eventually
+from tests.waiting import eventually
 
 from notewright.engine.write import put
 from notewright.notes.path import NotePath

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.server.guarded import HTML, JSON, Guarded, guarded
 from tests.server.lines import ENVELOPE
-from tests.server.watched import eventually
+from tests.waiting import eventually
 
 from notewright.config.settings import SURFACES
 from notewright.engine.changes.history import list_changes

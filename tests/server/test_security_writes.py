@@ -13,7 +13,7 @@ import pytest
 from tests.server.every_call import calls, surfaces
 from tests.server.guarded import GARDEN, HTML, JSON, Guarded, guarded
 from tests.server.lines import ENVELOPE
-from tests.server.watched import eventually
+from tests.waiting import eventually
 
 from notewright.engine.changes.history import list_changes
 from notewright.ledger.base import ChangeQuery

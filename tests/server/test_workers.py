@@ -19,7 +19,8 @@ import httpx2
 import pytest
 from tests.conftest import write_files
 from tests.server.lines import HELLO, NOTEWRIGHT
-from tests.server.listener import certificate, until
+from tests.server.listener import certificate
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -88,11 +89,11 @@ def serving(place: Path, settings: str = SETTINGS, verify: Any = True) -> Iterat
     with (place / "log").open("w") as log:
         process = subprocess.Popen(command, stderr=log, cwd=place)
     try:
-        assert until(lambda: "/mcp/notes" in (place / "log").read_text(), 30)
+        until(lambda: "/mcp/notes" in (place / "log").read_text(), 30)
         found = re.search(r"(https?)://[\w.]+(:\d+)/mcp/notes", (place / "log").read_text())
         assert found is not None
         served = Served(process, f"{found[1]}://localhost{found[2]}", verify)
-        assert until(lambda: _ready(served), 60)
+        until(lambda: _ready(served), 60)
         yield served
         process.send_signal(signal.SIGTERM)
         assert process.wait(40) == 0
@@ -213,8 +214,8 @@ def test_a_killed_worker_is_replaced_and_counts_and_sessions_are_kept(served: Se
             assert call(clients[number % 6], "second_brain", "read", {"path": "Tea.md"}, session).status_code == 200
     before = served.workers()
     os.kill(before[0], signal.SIGKILL)
-    assert until(lambda: len(served.workers()) == 2 and served.workers() != before, 30)
-    assert until(lambda: _ready(served), 60)
+    until(lambda: len(served.workers()) == 2 and served.workers() != before, 30)
+    until(lambda: _ready(served), 60)
     with served.clients() as clients:
         answers = [
             call(clients[number % 6], "second_brain", "read", {"path": "Tea.md"}, session) for number in range(50)
@@ -233,7 +234,7 @@ def test_both_workers_speak_https_and_show_a_renewed_certificate(tmp_path: Path)
         certificate(tmp_path)
         served.process.send_signal(signal.SIGHUP)
         served.verify = ssl.create_default_context(cafile=cert)
-        assert until(lambda: _ready(served), 30)
+        until(lambda: _ready(served), 30)
         with served.clients() as clients:
             assert call(clients[0], "notes", "read", {"path": "Tea"}).status_code == 200
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx2
 import uvicorn
@@ -18,16 +18,6 @@ from notewright.accounts.base import Grant
 from notewright.app.compose_http import Site
 from notewright.config.load import CommandLine, Config, load
 from notewright.engine.library import new_token
-
-T = TypeVar("T")
-
-
-def eventually(look: Callable[[], T], seconds: float = 20) -> T:
-    """What `look` gives as soon as it is true: what is said of a request is said when its answer is out already."""
-    until = time.monotonic() + seconds
-    while not (found := look()) and time.monotonic() < until:
-        time.sleep(0.005)
-    return found
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.stores.parts import JUST_NOW, NEW, OLD, A, left_beside, put
+from tests.waiting import until
 
 from notewright.errors import Busy, Conflict, Problem
 from notewright.notes.path import NotePath
@@ -127,10 +128,7 @@ def test_what_an_editor_writes_to_the_file_it_had_open_comes_back(store: FolderS
         store.write(A, NEW, seen=version, op="1")
         editor.truncate()
         editor.write(b"late save")
-    until = time.monotonic() + 10
-    while (tmp_path / "a.md").read_bytes() != b"late save" and time.monotonic() < until:
-        time.sleep(0.01)
-    assert (tmp_path / "a.md").read_bytes() == b"late save"
+    until(lambda: (tmp_path / "a.md").read_bytes() == b"late save", 10)
     store.close()
     assert [file.name for file in tmp_path.iterdir()] == ["a.md"]
 
@@ -181,10 +179,7 @@ def test_a_file_that_a_program_keeps_open_for_writing_is_kept_until_it_closes(
         store.write(A, NEW, seen=version, op="1")
         time.sleep(2.5)
         appender.write(b"one more line\n")
-        until = time.monotonic() + 10
-        while (tmp_path / "a.md").read_bytes() != OLD + b"one more line\n" and time.monotonic() < until:
-            time.sleep(0.02)
-    assert (tmp_path / "a.md").read_bytes() == OLD + b"one more line\n"
+        until(lambda: (tmp_path / "a.md").read_bytes() == OLD + b"one more line\n", 10)
 
 
 def test_an_empty_file_is_not_believed_until_it_is_still(

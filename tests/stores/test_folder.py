@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.stores.parts import NEW, OLD, A, in_child, left_beside, put
+from tests.waiting import until
 
 from notewright.errors import Conflict, Exists, Forbidden, NoSpace, NotFound, Unavailable
 from notewright.notes.path import NotePath
@@ -154,10 +155,7 @@ def test_what_nobody_has_open_is_gone_when_the_write_returns(tmp_path: Path) -> 
 
 def test_what_was_taken_out_goes_by_itself_after_a_while(store: FolderStore, tmp_path: Path) -> None:
     store.write(A, NEW, seen=put(tmp_path / "a.md"), op="1")
-    until = time.monotonic() + 10
-    while left_beside(tmp_path) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert left_beside(tmp_path) == []
+    until(lambda: left_beside(tmp_path) == [], 10)
 
 
 def test_an_emptied_folder_goes_at_once(store: FolderStore, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import apsw
 import pytest
 from pycrdt import Doc, Map, Text
+from tests.waiting import until
 
 from notewright.errors import Invalid, NotFound, NotText, Problem, TooLarge, Unavailable
 from notewright.notes.path import NotePath
@@ -115,13 +116,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
     made = Home(tmp_path)
     yield made
     made.store.close()
-
-
-def until(is_so: Callable[[], bool], seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < end, "it did not come to that"
-        time.sleep(0.02)
 
 
 def test_a_document_comes_to_life_from_its_file_and_what_is_typed_goes_back_to_it(home: Home) -> None:

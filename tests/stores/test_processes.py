@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.stores.parts import NEW, OLD, A, in_child, left_beside, put
+from tests.waiting import until
 
 from notewright.disk_sync import Sync
 from notewright.errors import Busy, Conflict
@@ -216,10 +217,7 @@ def test_what_a_killed_process_left_is_cleared_up_after_a_listing_too(store: Fol
     assert in_child(work)
     assert left_beside(tmp_path)
     assert [entry.path for entry in store.entries()] == ["deep/f/a.md"]
-    until = time.monotonic() + 10
-    while left_beside(tmp_path) and time.monotonic() < until:
-        time.sleep(0.02)
-    assert left_beside(tmp_path) == []
+    until(lambda: left_beside(tmp_path) == [], 10)
     assert store.read(NotePath("deep/f/a.md")).data == NEW
 
 

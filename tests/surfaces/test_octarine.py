@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import write_files
+from tests.waiting import until
 
 from notewright.accounts.limits import RateLimits
 from notewright.app.opening import close_workspace, open_workspace
@@ -579,11 +580,8 @@ def test_results_are_ordered_as_asked(desk: Desk, work: Path, tmp_path: Path) ->
     for place, at in (("Projects/idea.md", 300), ("Projects/deep/Notes.md", 200), ("Projects/Q1-planning.md", 100)):
         os.utime(work / place, (at, at))
     os.utime(tmp_path / "Home/Diary.md", (250, 250))
-    until = time.monotonic() + 10
     wanted = ["Projects/idea.md", "Diary.md", "Projects/deep/Notes.md", "Projects/Q1-planning.md"]
-    while (found := paths_of(desk, "modified")) != wanted and time.monotonic() < until:
-        time.sleep(0.02)  # until the new times are seen
-    assert found == wanted
+    until(lambda: paths_of(desk, "modified") == wanted, 10)  # the new times are seen
     assert paths_of(desk, "created") == [
         "Projects/Q1-planning.md",
         "Projects/idea.md",

@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from tests.waiting import until
 from tests.web.page_desk import Site, append, config_of, csrf, served, words
 
 from notewright.engine.check import Finding
@@ -465,9 +466,7 @@ def test_a_check_that_takes_long_is_not_waited_for_and_not_begun_twice(monkeypat
     result, since = checks.latest_result(nobody, "k")
     assert result is None and since is not None and begun == ["x"]
     go.set()
-    until = time.monotonic() + 10
-    while checks.latest_result(nobody, "k")[0] is None and time.monotonic() < until:
-        pass
+    until(lambda: checks.latest_result(nobody, "k")[0] is not None, 10)
     result, since = checks.latest_result(nobody, "k")
     assert result is not None and len(result.groups) == 1 and since is None
     assert begun == ["x"], "what was found is kept for a while"

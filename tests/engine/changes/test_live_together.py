@@ -11,7 +11,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.stores.test_live import Typist, until
+from tests.stores.test_live import Typist
+from tests.waiting import until
 
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from notewright.engine.access import Access
 from notewright.engine.indexing.indexer import Indexer
@@ -192,10 +193,7 @@ def test_a_start_that_finds_nothing_changed_lists_each_folder_once(
         ".", "Coffee", "Tea", "Tea/Deep", "Ünï"
     ]  # fmt: skip
     (tmp_path / "notes/Tea/New.md").write_text("newcomer")  # and each is watched
-    until = time.monotonic() + 30
-    while early.index.find_file(NotePath("Tea/New.md")) is None and time.monotonic() < until:
-        time.sleep(0.01)
-    assert early.index.find_file(NotePath("Tea/New.md")) is not None
+    until(lambda: early.index.find_file(NotePath("Tea/New.md")) is not None)
     follower.close()
 
 

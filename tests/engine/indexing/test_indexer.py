@@ -3,11 +3,12 @@
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig
@@ -27,13 +28,6 @@ from notewright.stores.base import Entry, select_changed
 
 def entry(path: str, stamp: str = "1", modified_ns: int = 0) -> Entry:
     return Entry(NotePath(path), "file", stamp, 1, modified_ns)
-
-
-def until(true: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
 
 
 def paths(ws: Workspace) -> list[str]:

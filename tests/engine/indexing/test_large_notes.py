@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tests.engine.proving import until
+from tests.waiting import until
 
 from notewright.engine import move as moving
 from notewright.engine import read as reading

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import MakeWorkspace, write_files
-from tests.engine.proving import differences, found, paths, until
+from tests.engine.proving import differences, found, paths
+from tests.waiting import until
 
 from notewright.engine.find.search import parse_query, search
 from notewright.engine.read import fetch, read

@@ -15,7 +15,8 @@ import apsw
 import pytest
 from tests.conftest import ROOT, MakeWorkspace
 from tests.engine.changes.killing import really_opened
-from tests.engine.proving import differences, found, until
+from tests.engine.proving import differences, found
+from tests.waiting import until
 
 from notewright.app.opening import close_workspace
 from notewright.engine.find.grep import Grep, grep

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from tests.conftest import ROOT, MakeWorkspace, write_files
 from tests.engine.changes.killing import really_opened
-from tests.engine.proving import differences, found, until
+from tests.engine.proving import differences, found
+from tests.waiting import until
 
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig

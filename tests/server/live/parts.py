@@ -13,6 +13,7 @@ from urllib.parse import quote
 from pycrdt import Doc, Text
 from tests.conftest import write_files
 from tests.server.guarded import serving
+from tests.waiting import eventually
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
@@ -181,10 +182,7 @@ class LiveServer:
 
     def says(self, note: str, words: str, seconds: float = SECONDS) -> bool:
         """The file holds these words, in time."""
-        end = time.monotonic() + seconds
-        while words not in (self.notes / note).read_text() and time.monotonic() < end:
-            time.sleep(0.05)
-        return words in (self.notes / note).read_text()
+        return eventually(lambda: words in (self.notes / note).read_text(), seconds)
 
 
 def configured(place: Path, notes: Mapping[str, str | bytes] = NOTES, **settings: Any) -> Config:

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import pytest
 from pycrdt import Doc, Map, Text
-from tests.server.listener import until
 from tests.server.live.parts import LiveServer, live_server
+from tests.waiting import until
 
 from notewright.engine.changes.history import list_changes
 from notewright.ledger.base import ChangeQuery
@@ -83,7 +83,7 @@ def test_a_client_makes_a_note_with_its_document_first_and_its_name_after(server
         with names.doc.transaction():
             files["/Made.md"], docs["/Made.md"] = {"id": part, "type": "markdown", "version": 0}, part
         names.send(frames.encode_sync(frames.UPDATE, names.doc.get_update(before)))
-        assert until(lambda: (server.notes / "Made.md").exists(), 20)
+        until(lambda: (server.notes / "Made.md").exists(), 20)
         note.type("and typed on\n")
         assert server.says("Made.md", "# Made by a client\nand typed on\n")
     for forged in (folder[:37] + "..x", folder[:37] + "x" * 36, "0" * 36 + "-" + part):

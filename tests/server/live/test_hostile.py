@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 from pycrdt import write_var_uint
-from tests.server.listener import certificate, until
+from tests.server.listener import certificate
 from tests.server.live.parts import SECONDS, LiveClient, LiveServer, live_server
+from tests.waiting import until
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
@@ -110,7 +111,7 @@ def test_who_reads_nothing_is_closed_and_holds_nobody_up(tmp_path: Path, monkeyp
                 asleep.sendall(bytes((0x82, 0x80 | len(ask_all), 0, 0, 0, 0)) + ask_all)
         ann.ask_status(b"\x01")
         assert ann.until(lambda: ann.acked)
-        assert until(lambda: server.members("Tea.md") == 1), "the other one has no place any more"
+        until(lambda: server.members("Tea.md") == 1)  # the other one has no place any more
         asleep.settimeout(20)
         heard = 0
         with contextlib.suppress(ConnectionError):

@@ -14,8 +14,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.server.listener import until
 from tests.server.live.parts import LiveServer, live_server
+from tests.waiting import until
 
 from notewright.errors import Busy, Unavailable
 from notewright.ledger.base import Actor
@@ -37,7 +37,7 @@ def server(tmp_path: Path) -> Iterator[LiveServer]:
 def place_of(server: LiveServer) -> Path:
     """The socket at which other processes come."""
     state = server.notes.parent / "state"
-    assert until(lambda: any(state.rglob("live.sock")))
+    until(lambda: any(state.rglob("live.sock")))
     (place,) = state.rglob("live.sock")
     return place
 
@@ -46,7 +46,7 @@ def joins(place: Path, doc_id: str) -> socket.socket:
     """Another process, which asks to join a document for a client of its own."""
     wire = socket.socket(socket.AF_UNIX)
     with socket_address(place) as name:
-        assert until(lambda: wire.connect_ex(name) == 0)
+        until(lambda: wire.connect_ex(name) == 0)
     asked = {"ask": "join", "doc": doc_id, "actor": asdict(Actor()), "writes": True}
     for message in (json.dumps(asked).encode(), b""):
         wire.sendall(struct.pack(">I", len(message)) + message)
@@ -63,8 +63,8 @@ def test_a_process_that_goes_while_it_joins_leaves_nobody_in_the_document(
             joins(place, doc_id).close()
         with joins(place, doc_id) as last:
             assert last.recv(1)
-            assert until(lambda: server.members("Tea.md") == 2), "Ann and the last"
-        assert until(lambda: server.members("Tea.md") == 1)
+            until(lambda: server.members("Tea.md") == 2)  # Ann and the last
+        until(lambda: server.members("Tea.md") == 1)
     gc.collect()  # a task whose error nobody took says so when it goes
     assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.server.listener import until
 from tests.server.live.parts import LiveServer, live_server
+from tests.waiting import until
 
 from notewright.server.live import frames
 
@@ -93,10 +93,10 @@ def test_connections_and_open_documents_are_counted(server: LiveServer) -> None:
             float(re.findall(rf"^notewright_live_{what} (\S+)", told, re.M)[0]) for what in ("connections", "documents")
         ]
 
-    assert until(lambda: counted() == [0, 0], 20)
+    until(lambda: counted() == [0, 0], 20)
     with server.client("Tea.md"), server.client("Tea.md"), server.client("Recipes/Broth.md"):
-        assert until(lambda: counted() == [3, 2], 20)
-    assert until(lambda: counted() == [0, 0], 20)
+        until(lambda: counted() == [3, 2], 20)
+    until(lambda: counted() == [0, 0], 20)
 
 
 def test_what_cannot_be_live_says_so(server: LiveServer) -> None:

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from tests.conftest import write_files
 from tests.server.lines import NOTEWRIGHT
-from tests.server.listener import until
 from tests.server.live.parts import LiveClient, LiveServer
+from tests.waiting import until
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.sync.client import connect
 
@@ -161,7 +161,7 @@ def test_clients_at_different_workers_meet_and_survive_the_one_that_dies(tmp_pat
     place = tmp_path / ("long-" * 20) / ("name-" * 20)  # longer than the address of a socket may be
     place.mkdir(parents=True)
     with served(place) as team:
-        assert until(lambda: len(team.workers()) == 2 and team.host() is not None, 30)
+        until(lambda: len(team.workers()) == 2 and team.host() is not None, 30)
         host = team.host()
         other = next(pid for pid in team.workers() if pid != host)
         with team.client(worker=host) as ann, team.client(worker=other) as bob:
@@ -177,7 +177,7 @@ def test_clients_at_different_workers_meet_and_survive_the_one_that_dies(tmp_pat
             assert host is not None
             os.kill(host, signal.SIGKILL)
             assert bob.closed()[0] == 1012, "a forwarded client is told to come again"
-        assert until(lambda: team.host() not in (None, host), 30), "the next process takes over"
+        until(lambda: team.host() not in (None, host), 30)  # the next process takes over
         with team.client() as ann, team.client() as bob:
             assert "From Bob." in str(ann.text), "what was acknowledged is there"
             assert str(ann.text).count("Steep it.") == 1
@@ -192,7 +192,7 @@ def test_clients_at_different_workers_meet_and_survive_the_one_that_dies(tmp_pat
 
 def test_a_tool_at_any_worker_changes_the_text_that_its_session_was_last_shown(tmp_path: Path) -> None:
     with served(tmp_path) as team:
-        assert until(lambda: len(team.workers()) == 2 and team.host() is not None, 30)
+        until(lambda: len(team.workers()) == 2 and team.host() is not None, 30)
         host = team.host() or 0
         other = next(pid for pid in team.workers() if pid != host)
         file, session = tmp_path / "notes" / "Tea.md", dict[str, str]()
@@ -201,11 +201,12 @@ def test_a_tool_at_any_worker_changes_the_text_that_its_session_was_last_shown(t
             for tools, word in readers:
                 before = tools("read", path="Tea.md")
                 ann.type(f"Typed {word}.\n")
-                assert until(lambda: f"Typed {word}." in file.read_text(), 20)  # noqa: B023
+                until(lambda: f"Typed {word}." in file.read_text(), 20)  # noqa: B023
                 at_other("write", path="Tea.md", content=f"Written {word}.\n{before}")
                 assert ann.has(f"Written {word}.")
                 at_other("write", path="Tea.md", content=f"Again {word}.\n{before}")
-                assert ann.has(f"Again {word}.") and until(lambda: file.read_text() == str(ann.text), 20)
+                assert ann.has(f"Again {word}.")
+                until(lambda: file.read_text() == str(ann.text), 20)
         assert "Written" not in str(ann.text), "the second text is one without it"
         for word in ("Typed one.", "Typed two.", "Again one.", "Again two.", "Steep it."):
             assert str(ann.text).count(word) == 1, word

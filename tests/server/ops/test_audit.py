@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from tests.engine.parts import desk, drop, put, write
-from tests.server.watched import eventually, watched
+from tests.server.watched import watched
+from tests.waiting import eventually
 
 from notewright.engine.changes.commit import commit
 from notewright.engine.changes.history import undo

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.server.watched import config_of, eventually, watched
+from tests.server.watched import config_of, watched
+from tests.waiting import eventually
 
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.engine.indexing.indexer import Indexer

@@ -20,8 +20,9 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from tests.mcp.echo import ECHO, Shelf
 from tests.over_http import client_of, http_app
-from tests.server.watched import Watched, eventually, watched
+from tests.server.watched import Watched, watched
 from tests.serving import in_thread
+from tests.waiting import eventually
 
 from notewright.mcp.thread_pool import ThreadPool
 from notewright.server import request_context as visit
