@@ -21,6 +21,15 @@ if TYPE_CHECKING:
     from tests.bucket import Bucket, Ceph, Weed
 
 ROOT = Path(__file__).resolve().parent.parent
+REAL_VAULTS = (  # among the shared vaults, those that independent tools have read
+    "interconnected-1000",
+    "iron-vault-docs",
+    "kepano-obsidian",
+    "knowledge-garden-zh",
+    "quartz-docs",
+    "tasks-contributing",
+    "tasks-docs",
+)
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 NO_SKIPPING = os.environ.get("NOTEWRIGHT_CI") == "1"
 

@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import uvicorn
@@ -13,6 +14,9 @@ from tests.mcp.echo import Shelf
 from tests.over_http import http_app
 from tests.server.lines import NOTEWRIGHT, over_http
 from tests.serving import in_thread
+
+if TYPE_CHECKING:
+    from tests.clients.yjs import YjsClients
 
 HERE = Path(__file__).resolve().parent
 MODULES = HERE / "node_modules"
@@ -65,3 +69,13 @@ def conforming() -> Iterator[str]:
     site = http_app(lambda: Shelf("Main"), [CONFORMING])
     with in_thread(uvicorn.Server(uvicorn.Config(site, log_level="warning", timeout_graceful_shutdown=2))) as port:
         yield f"http://127.0.0.1:{port}/mcp/conforming"
+
+
+@pytest.fixture
+def clients(npm: Npm) -> Iterator["YjsClients"]:
+    from tests.clients.yjs import YjsClients  # which imports this module
+
+    if not (MODULES / "yjs").is_dir():
+        pytest.skip("service: other people's Yjs clients are not installed (make clients)")
+    with YjsClients(npm) as running:
+        yield running

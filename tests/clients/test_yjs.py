@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.clients.conftest import MODULES, Npm
 from tests.clients.yjs import YjsClients
 from tests.server.live.parts import LiveServer, live_server
 from tests.server.live.test_workers import served
@@ -18,14 +17,6 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[LiveServer]:
     with live_server(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-def clients(npm: Npm) -> Iterator[YjsClients]:
-    if not (MODULES / "yjs").is_dir():
-        pytest.skip("service: other people's Yjs clients are not installed (make clients)")
-    with YjsClients(npm) as running:
         yield running
 
 

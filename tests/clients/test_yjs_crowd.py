@@ -7,24 +7,14 @@ import threading
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.clients.conftest import MODULES, Npm
 from tests.clients.yjs import YjsClients
 from tests.server.live.test_workers import served
 
 PEOPLE = ["ann", "ben", "cat"]
 BEGIN = "# Tea\n\n" + "".join(f"{name}:\n\n" for name in [*PEOPLE, "vim", "agent"])
-
-
-@pytest.fixture
-def clients(npm: Npm) -> Iterator[YjsClients]:
-    if not (MODULES / "yjs").is_dir():
-        pytest.skip("service: other people's Yjs clients are not installed (make clients)")
-    with YjsClients(npm) as running:
-        yield running
 
 
 class Others:

@@ -6,22 +6,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.conftest import REAL_VAULTS
 
 from notewright.notes.links.rename import affected_keys, plan_rename
 from notewright.notes.links.resolve import InMemoryNames, link_key, resolve
 from notewright.notes.model import Note
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath
-
-VAULTS = [
-    "interconnected-1000",
-    "iron-vault-docs",
-    "kepano-obsidian",
-    "knowledge-garden-zh",
-    "quartz-docs",
-    "tasks-contributing",
-    "tasks-docs",
-]
 
 
 class Vault:
@@ -35,7 +26,7 @@ class Vault:
         self.names: InMemoryNames = InMemoryNames(self.paths)
 
 
-@pytest.fixture(scope="module", params=VAULTS)
+@pytest.fixture(scope="module", params=REAL_VAULTS)
 def vault_and_truth(request: pytest.FixtureRequest, shared: Path) -> tuple[Vault, Path]:
     return Vault(shared / "vaults" / request.param / "vault"), shared / "truth" / request.param
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,13 +17,6 @@ from notewright.notes.path import NotePath
 from notewright.stores.base import version_of
 from notewright.stores.folder.paths import Abilities
 from notewright.stores.folder.store import FolderStore
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[FolderStore]:
-    made = FolderStore(tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -24,14 +24,6 @@ from notewright.stores.folder import leftovers
 from notewright.stores.folder.paths import Root
 from notewright.stores.folder.store import FolderStore
 
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[FolderStore]:
-    made = FolderStore(tmp_path)
-    yield made
-    made.close()
-
-
 # What stays as it was
 
 

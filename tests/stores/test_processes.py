@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,13 +20,6 @@ from notewright.stores.folder.paths import Abilities
 from notewright.stores.folder.store import FolderStore
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[FolderStore]:
-    made = FolderStore(tmp_path)
-    yield made
-    made.close()
 
 
 def test_the_identity_is_that_of_the_folder_whatever_its_path(tmp_path: Path) -> None:

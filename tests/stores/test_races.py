@@ -3,7 +3,7 @@
 import ctypes
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,6 @@ from notewright.stores.folder.paths import Abilities, Root, translate_os_error
 from notewright.stores.folder.store import FolderStore
 
 THEIRS = b"theirs " * 300
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[FolderStore]:
-    made = FolderStore(tmp_path)
-    yield made
-    made.close()
 
 
 # ---- what errors of the system are called -------------------------------------------------------------

@@ -145,13 +145,6 @@ def test_nothing_behind_dots_or_symlinks_is_watched(tmp_path: Path) -> None:
     events.close()
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[FolderStore]:
-    made = FolderStore(tmp_path)
-    yield made
-    made.close()
-
-
 def test_events_are_looked_at_step_by_step_however_many_come(
     store: FolderStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

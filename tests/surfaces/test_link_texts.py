@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.conftest import REAL_VAULTS
 from tests.surfaces.notes_desk import MakeDesk
 
 from notewright.app.opening import close_workspace, open_workspace
@@ -24,15 +25,6 @@ from notewright.surfaces.cairn import tools as cairn
 from notewright.surfaces.notes import render as notes_words
 from notewright.surfaces.perform import perform
 
-VAULTS = [
-    "interconnected-1000",
-    "iron-vault-docs",
-    "kepano-obsidian",
-    "knowledge-garden-zh",
-    "quartz-docs",
-    "tasks-contributing",
-    "tasks-docs",
-]
 LONGEST = 210  # 200, two marks and an ellipsis on each side; or as long as the link itself
 FILLER = "This sentence is here to make the line long, and says nothing more. " * 8
 
@@ -45,7 +37,7 @@ def note_paths(ws: Workspace) -> list[NotePath]:
     return [filed.path for filed in list_files(ws, Selection(limit=None, folder="", recursive=True))[0]]
 
 
-@pytest.fixture(scope="module", params=VAULTS)
+@pytest.fixture(scope="module", params=REAL_VAULTS)
 def real(request: pytest.FixtureRequest, shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     place = shared / "vaults" / request.param
     if not place.is_dir():

@@ -5,24 +5,15 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.conftest import REAL_VAULTS
 from tests.engine.fake_workspace import fake_workspace_of_folder
 
 from notewright.engine.find.grep import Grep, grep
 
 pytestmark = pytest.mark.slow
 
-VAULTS = (
-    "interconnected-1000",
-    "iron-vault-docs",
-    "kepano-obsidian",
-    "knowledge-garden-zh",
-    "quartz-docs",
-    "tasks-contributing",
-    "tasks-docs",
-)
 
-
-@pytest.mark.parametrize("vault", VAULTS)
+@pytest.mark.parametrize("vault", REAL_VAULTS)
 def test_grep_finds_the_lines_that_ripgrep_finds(vault: str, shared: Path) -> None:
     root = next(place for place in (shared / "vaults" / vault).iterdir() if place.is_dir())
     ws = fake_workspace_of_folder(root)

@@ -2,14 +2,12 @@
 
 import hashlib
 import uuid
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from pycrdt import Doc, Map, Text
-from tests.server.live.parts import LiveServer, live_server
+from tests.server.live.parts import LiveServer
 from tests.waiting import until
 
 from notewright.engine.changes.history import list_changes
@@ -17,12 +15,6 @@ from notewright.ledger.base import ChangeQuery
 from notewright.server.live import frames
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[LiveServer]:
-    with live_server(tmp_path) as running:
-        yield running
 
 
 def path_of(url: str) -> str:

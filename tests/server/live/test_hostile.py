@@ -25,12 +25,6 @@ from notewright.server.live import frames
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[LiveServer]:
-    with live_server(tmp_path) as running:
-        yield running
-
-
 HOSTILE = {
     "nothing": b"",
     "a kind without end": b"\xff" * 30,

@@ -7,7 +7,6 @@ import logging
 import socket
 import struct
 import threading
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,12 +25,6 @@ from notewright.server.live.rooms import Room
 from notewright.stores.live.host_socket import CALL_TIMEOUT_S, socket_address
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[LiveServer]:
-    with live_server(tmp_path) as running:
-        yield running
 
 
 def place_of(server: LiveServer) -> Path:

@@ -4,7 +4,6 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +31,6 @@ PEOPLE: dict[str, dict[str, Any]] = {
     "elsewhere": {"workspaces": ("other",)},
     "cairn": {"surfaces": ("cairn",)},
 }
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[LiveServer]:
-    with live_server(tmp_path) as running:
-        yield running
 
 
 @pytest.fixture

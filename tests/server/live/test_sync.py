@@ -1,22 +1,14 @@
 """Yjs clients of one document: they converge, see each other, and are told the truth about what is kept."""
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from tests.server.live.parts import LiveServer, live_server
+from tests.server.live.parts import LiveServer
 from tests.waiting import until
 
 from notewright.server.live import frames
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[LiveServer]:
-    with live_server(tmp_path) as running:
-        yield running
 
 
 def test_two_clients_converge_and_the_file_follows(server: LiveServer) -> None:
