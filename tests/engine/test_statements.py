@@ -11,7 +11,6 @@ import pytest
 from tests.conftest import MakeWorkspace
 
 from notewright.engine.access import Access
-from notewright.engine.find import patterns
 from notewright.engine.find.links import incoming, links
 from notewright.engine.library import Library
 from notewright.engine.read import list_folder
@@ -160,17 +159,3 @@ def test_a_call_looks_once_which_workspaces_there_are(ws: Workspace) -> None:
 
     answer = perform(SURFACE, Call(Library(there)), "links", {"path": "Tea.md"})
     assert answer.text.count("\n") == 32 and len(looked) == 1
-
-
-def test_a_pattern_is_made_once_for_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a pattern that knows Unicode that takes longer than to look through a thousand notes."""
-    made: list[str] = []
-    compiled = patterns.compile_re2
-
-    def noted(source: str, **options: Any) -> Any:
-        made.append(source)
-        return compiled(source, **options)
-
-    monkeypatch.setattr(patterns, "compile_re2", noted)
-    patterns.compile_pattern(r"made once\W+\w+")
-    assert len(made) == 1

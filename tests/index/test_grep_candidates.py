@@ -21,7 +21,6 @@ from notewright.index.sqlite.schema import create_index
 # letters newer than the tokenizer, signs that part words and signs that do not.
 LETTERS = "abcsSkKiIıİſKßẞéÉe\u0301\u0345ιΙσςΣµμвВᲀаАꭰᎠ茶学习⺀かが\u3099ー_-.#/ \n'’\u200b０Ａａ①Ⅷﬁ🦄"
 TEXTS = st.text(st.sampled_from(LETTERS), max_size=40)
-GROUPS = st.lists(st.lists(TEXTS.filter(bool), min_size=1, max_size=2), max_size=2)
 
 
 @pytest.fixture(scope="module")

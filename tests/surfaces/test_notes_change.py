@@ -118,13 +118,6 @@ def test_each_edit_changes_what_it_says_and_nothing_else(make: MakeDesk, edit: d
         assert f"version {desk.version('List')}\n@@ " in answer or edit == {"after": 15, "insert": "last"}
 
 
-def test_line_numbers_are_those_of_the_note_as_read(make: MakeDesk) -> None:
-    desk = make({"A.md": "1\n2\n3\n"})
-    edits = [{"after": 1, "insert": "1b"}, {"before": 3, "insert": "2b"}, {"prepend": "0"}, {"after": 3, "insert": "4"}]
-    desk.done("edit", path="A", edits=edits)
-    assert desk.text("A.md") == "0\n1\n1b\n2\n2b\n3\n4\n"
-
-
 def test_fifty_edits_happen_all_or_none(make: MakeDesk) -> None:
     desk = make({"A.md": "0\n"})
     desk.done("edit", path="A", edits=[{"append": f"{number}\n"} for number in range(1, 51)])
@@ -157,11 +150,6 @@ def test_an_edit_that_cannot_be_is_refused(make: MakeDesk, edit: dict[str, Any],
     desk = make({"List.md": LIST})
     assert desk.refused("edit", path="List", edits=[edit]).startswith(said)
     assert desk.text("List.md") == LIST
-
-
-def test_occurrences_that_overlap_are_ambiguous(make: MakeDesk) -> None:
-    desk = make({"A.md": "aaa"})
-    assert desk.refused("edit", path="A", edits=[{"replace": "aa", "with": "b"}]).startswith("ambiguous: ")
 
 
 def test_an_edit_that_changes_nothing_says_so(make: MakeDesk) -> None:
