@@ -11,10 +11,9 @@ from tests.conftest import read_files
 from notewright.engine.changes.history import list_changes, undo
 from notewright.engine.check import check
 from notewright.engine.find.links import incoming
-from notewright.engine.move import PlanReader, delete_marked, move, rename_heading, rename_tag
+from notewright.engine.move import PlanReader, move, rename_heading, rename_tag
 from notewright.errors import Exists, Forbidden, Invalid, NotFound, ReadOnly
 from notewright.ledger.base import ChangeQuery
-from notewright.notes.links.resolve import STEM
 from notewright.notes.path import NotePath
 
 TEA = NotePath("Tea.md")
@@ -158,18 +157,6 @@ def test_a_note_that_is_not_utf8_moves_and_is_never_rewritten(workspace, tmp_pat
     assert (tmp_path / "Main/Latin.md").read_bytes() == raw
     move(ws, NotePath("Latin.md"), "Old/Latin")
     assert (tmp_path / "Main/Old/Latin.md").read_bytes() == raw
-
-
-def test_deleting_with_marks_marks_every_link(workspace, tmp_path: Path) -> None:
-    ws = workspace({"B.md": "x", "A.md": "[[B]] [[B|b]] [[B#h]] `[[B]]` [[b]]\n"})
-    done = delete_marked(ws, NotePath("B.md"), lambda name: f"{name} (deleted)", policy=STEM)
-    assert (tmp_path / "Main/A.md").read_text() == "[[B (deleted)]] [[B (deleted)|b]] [[B (deleted)#h]] `[[B]]` [[b]]\n"
-    assert (tmp_path / "Main/.trash/B.md").read_text() == "x"
-    assert done.files == ("A.md",)
-    assert done.change_id
-    undo(ws, done.change_id)
-    assert (tmp_path / "Main/B.md").read_text() == "x"
-    assert "deleted" not in (tmp_path / "Main/A.md").read_text()
 
 
 def test_a_tag_nobody_has_is_refused_and_changes_nothing(workspace, tmp_path: Path) -> None:

@@ -93,6 +93,12 @@ def sign_in(server: Guarded, token: str, onward: str = "/", **headers: str) -> A
 # ---- forms --------------------------------------------------------------------------------------------
 
 
+STRANGE_PAGES: list[dict[str, str]] = [
+    *({"sec-fetch-site": site} for site in ("cross-site", "same-site")),
+    *({"origin": origin} for origin in ("https://evil.example", "null")),
+]
+
+
 def posts(server: Guarded) -> dict[str, dict[str, str]]:
     """Every form there is, filled in so that it would do something."""
     forms = {
@@ -125,7 +131,7 @@ def test_a_form_that_is_not_ours_does_nothing(fresh: Guarded) -> None:
             answer = fresh.ask("POST", path, {**FORM, **fresh.cookie("owner")}, body)
             assert answer.status == 403 and "set-cookie" not in answer.headers, (path, told)
         good = urlencode(fields | {"csrf": own_csrf(fresh, "owner")}).encode()
-        for odd in ({"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"}):
+        for odd in STRANGE_PAGES:
             assert fresh.ask("POST", path, {**FORM, **fresh.cookie("owner"), **odd}, good).status == 403, path
         in_query = f"{path}?{urlencode(fields | {'csrf': own_csrf(fresh, 'owner')})}"
         assert fresh.ask("POST", in_query, {**FORM, **fresh.cookie("owner")}, b"").status == 403, path

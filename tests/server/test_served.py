@@ -95,19 +95,6 @@ def test_what_was_asked_before_the_input_ended_is_answered(place: Path) -> None:
     assert sorted(path.name for path in (place / "notes").glob("N*.md")) == ["N1.md", "N2.md", "N3.md"]
 
 
-def test_serving_a_folder_changes_no_byte_in_it(place: Path) -> None:
-    def everything() -> dict[str, tuple[bytes, int]]:
-        files = (path for path in (place / "notes").rglob("*") if path.is_file())
-        return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
-
-    before = everything()
-    server = Served(place).greet()
-    server.text("search", query="tea")
-    server.text("links", path="Tea")
-    server.leave()
-    assert everything() == before
-
-
 @pytest.mark.parametrize("wait", [0.0, 0.02, 0.05, 0.1, 0.2])
 def test_a_rename_that_was_begun_is_finished_by_this_process_or_the_next(place: Path, wait: float) -> None:
     write_files(place / "notes", {f"L/{number:03}.md": "About [[Tea]].\n" for number in range(150)})

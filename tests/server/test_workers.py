@@ -197,16 +197,6 @@ def test_what_was_said_once_is_said_once_by_both_workers(served: Served) -> None
     assert [text.count("---") > 0 for text in texts] == [True] + [False] * 11
 
 
-def test_a_session_begun_at_one_worker_is_good_at_the_other_and_ends_at_both(served: Served) -> None:
-    with served.clients() as clients:
-        session = greeted(clients[0], "second_brain")
-        for client in clients:
-            assert call(client, "second_brain", "read", {"path": "Tea.md"}, session).status_code == 200
-        assert clients[1].delete("/mcp/second_brain", headers={"mcp-session-id": session}).status_code == 204
-        for client in clients:
-            assert call(client, "second_brain", "read", {"path": "Tea.md"}, session).status_code == 404
-
-
 def test_a_killed_worker_is_replaced_and_counts_and_sessions_are_kept(served: Served) -> None:
     with served.clients() as clients:
         session = greeted(clients[0], "second_brain")

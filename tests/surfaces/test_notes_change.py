@@ -2,7 +2,6 @@
 
 import json
 import re
-import threading
 from typing import Any
 
 import pytest
@@ -231,21 +230,6 @@ def test_a_note_that_is_not_utf_8_is_never_edited(make: MakeDesk) -> None:
     assert desk.text("Link.md") == "[[New]]"
 
 
-def test_twenty_clients_appending_at_once_lose_nothing(make: MakeDesk) -> None:
-    desk = make({"Log.md": ""})
-
-    def append(number: int) -> None:
-        for round_ in range(5):
-            desk.another(f"agent {number}").done("edit", path="Log", edits=[{"append": f"{number} {round_}\n"}])
-
-    threads = [threading.Thread(target=append, args=(number,)) for number in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert sorted(desk.text("Log.md").split("\n")[:-1]) == sorted(f"{n} {r}" for n in range(20) for r in range(5))
-
-
 # ---- properties ---------------------------------------------------------------------------------------
 
 FRONT = "---\n# a comment\ntitle: 'Tea'   # kept\ntags: [a, B]\ndate: 2026-11-02\n---\nbody\n"
@@ -257,16 +241,6 @@ def test_properties_alone_shows_them(make: MakeDesk) -> None:
     assert head == f"A.md · version {desk.version('A')} · 3 properties"
     assert lines == ["title: Tea", 'tags: ["a", "B"]', "date: 2026-11-02"]
     assert desk.said("properties", path="Bare").endswith(" · 0 properties")
-
-
-def test_only_the_lines_of_the_keys_that_are_set_change(make: MakeDesk) -> None:
-    desk = make({"A.md": FRONT})
-    desk.done("properties", path="A", set={"rating": 5, "empty": None}, remove=["date"], add_tags=["#c"])
-    after = desk.text("A.md")
-    assert after.startswith("---\n# a comment\ntitle: 'Tea'   # kept\ntags: [a, B, c]\n")
-    assert "rating: 5\nempty:\n" in after
-    assert "date" not in after
-    assert after.endswith("---\nbody\n")
 
 
 def test_a_tag_that_is_there_in_another_case_is_there(make: MakeDesk) -> None:

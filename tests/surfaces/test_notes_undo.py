@@ -159,15 +159,6 @@ def test_a_note_moved_back_with_later_words_says_so(make: MakeDesk) -> None:
     assert "Tea.md is back, but for later changes, which were kept:" in said and "+two" in said
 
 
-def test_later_changes_elsewhere_in_the_note_stay(make: MakeDesk) -> None:
-    desk = make({"Poem.md": POEM})
-    change = desk.done("edit", path="Poem", edits=[{"replace": "line 3\n", "with": "THREE\n"}])
-    desk.another().done("edit", path="Poem", edits=[{"replace": "line 20\n", "with": "TWENTY\n"}])
-    desk.outside("Poem.md", desk.text("Poem.md").replace("line 28\n", "by hand\n"))
-    desk.done("undo", change=change)
-    assert desk.text("Poem.md") == POEM.replace("line 20\n", "TWENTY\n").replace("line 28\n", "by hand\n")
-
-
 def test_what_stands_in_the_way_is_named(make: MakeDesk) -> None:
     desk = make({"Poem.md": POEM})
     first = desk.done("edit", path="Poem", edits=[{"replace": "line 3\n", "with": "THREE\n"}])

@@ -11,12 +11,8 @@ import httpx2
 import pytest
 from tests.web.page_desk import HTML, Site, append, config_of, csrf, served
 
-from notewright.accounts.base import Grant
-from notewright.engine.library import digest_of, new_token
 from notewright.engine.move import move
 from notewright.notes.path import NotePath
-from notewright.server.auth.authenticate import COOKIE_NAME
-from notewright.server.auth.browser_session import BrowserSessions
 
 pytestmark = pytest.mark.slow
 
@@ -211,23 +207,3 @@ def test_a_forged_cookie_is_a_stranger(site: Site, cookie: str) -> None:
     site.token()
     with httpx2.Client(base_url=site.base, timeout=20) as stranger:
         assert stranger.get("/", headers={"cookie": cookie}).status_code == 401
-
-
-def test_a_revoked_token_ends_its_visits_at_once(site: Site) -> None:
-    guest = site.client(site.token("guest"))
-    assert guest.get("/w/main/").status_code == 200
-    site.registry.revoke("guest", time.time())
-    assert guest.get("/w/main/").url.path == "/sign-in"
-
-
-def test_an_expired_token_ends_its_visits(site: Site) -> None:
-    now, cookies = time.time(), BrowserSessions(site.registry.secret("cookies"))
-
-    def lands_on(name: str, expires: float | None) -> str:
-        token = new_token(site.registry, name, Grant(), now=now, expires=expires)
-        guest = site.client(cookie=f"{COOKIE_NAME}={cookies.issue(digest_of(token), now)}")
-        time.sleep(max(0.0, (expires or now) - time.time()))
-        return guest.get("/w/main/").url.path
-
-    assert lands_on("short", now + 0.1) == "/sign-in"
-    assert lands_on("lasting", None) == "/w/main/"
