@@ -97,6 +97,20 @@ def test_a_folder_moves_with_all_that_is_in_it(workspace, tmp_path: Path) -> Non
     assert check(ws) == []
 
 
+@pytest.mark.parametrize("notes", [("n.md",), ("n.md", "sub/m.md")])
+def test_a_folder_that_moved_is_gone_from_its_old_place(workspace, tmp_path: Path, notes: tuple[str, ...]) -> None:
+    ws = workspace({f"Old/{note}": "x" for note in notes})
+    moved = move(ws, NotePath("Old"), "New")
+    assert sorted(path.name for path in (tmp_path / "Main").iterdir()) == ["New"]
+    undo(ws, moved.change_id or "")
+    assert sorted(path.name for path in (tmp_path / "Main").iterdir()) == ["Old"]
+
+
+def test_the_folder_of_a_note_that_moved_stays(workspace, tmp_path: Path) -> None:
+    move(workspace({"Old/n.md": "x"}), NotePath("Old/n.md"), "New/n.md")
+    assert (tmp_path / "Main" / "Old").is_dir()
+
+
 def test_moving_into_a_folder_keeps_the_name(workspace) -> None:
     ws = workspace({"Tea.md": "", "pic.png": b"1"})
     assert move(ws, TEA, "drinks/").new == "drinks/Tea.md"

@@ -99,8 +99,10 @@ def move(
     def make() -> tuple[Plan, tuple[NotePath, tuple[RewrittenFile, ...]]]:
         moves = _plan_paths(ws, old, new, portable)
         target = _new_name(old, moves)
-        plan, rewritten = _plan(ws, moves, policy, f"moved {old} to {target}")
-        return plan, (target, rewritten)
+        steps, rewritten = _plan_steps(ws, moves, policy)
+        left = () if old in moves else _parent_folders(moves) - _parent_folders(moves.values())
+        emptied = tuple(sorted(left, key=len, reverse=True))
+        return Plan(steps, f"moved {old} to {target}", emptied=emptied), (target, rewritten)
 
     done, (target, rewritten) = commit_indexed(ws, make, dry_run=dry_run)
     files = tuple((one.after, one.links) for one in rewritten if ws.access.sees(one.after))
@@ -188,9 +190,9 @@ def _find_linking(ws: Workspace, keys: Iterable[str]) -> list[NotePath]:
     return [*linking, *(path for path in costly if may_hold_key(ws.index.text(path) or "", keys))]
 
 
-def _plan(
-    ws: Workspace, moves: Mapping[NotePath, NotePath], policy: LinkPolicy, summary: str
-) -> tuple[Plan, tuple[RewrittenFile, ...]]:
+def _plan_steps(
+    ws: Workspace, moves: Mapping[NotePath, NotePath], policy: LinkPolicy
+) -> tuple[tuple[Put | Drop, ...], tuple[RewrittenFile, ...]]:
     texts = PlanReader(ws)
     linking = _find_linking(ws, affected_keys(moves))
     canvases = [filed.path for filed in ws.index.select(Selection(notes_only=False, suffixes=CANVASES))[0]]
@@ -205,12 +207,7 @@ def _plan(
     for one in rewritten:
         if one.before not in moves:
             steps.append(Put(one.before, new_texts[one.before], texts.stored[one.before]))
-    emptied = (
-        tuple(sorted(_parent_folders(moves) - _parent_folders(moves.values()), key=len, reverse=True))
-        if len(moves) > 1
-        else ()
-    )
-    return Plan(tuple(steps), summary, emptied=emptied), rewritten
+    return tuple(steps), rewritten
 
 
 # ---- deleting with marks ------------------------------------------------------------------------------
