@@ -156,6 +156,17 @@ def test_a_new_name_that_does_not_work_everywhere_is_refused(cairn: OpenDesk, pa
     assert cairn().refused("write", path=path, content="x").startswith(f"validation_error: Invalid path '{path}': ")
 
 
+@pytest.mark.parametrize("folder", ["e\u0301te\u0301", "What is life?", "a: b"])
+def test_a_new_note_goes_into_a_folder_of_any_name(cairn: OpenDesk, folder: str) -> None:
+    desk = cairn({f"{folder}/Old.md": ""})
+    assert desk.json("write", path=f"{folder}/New", content="x") == {
+        "path": f"{folder}/New",
+        "created": True,
+        "links_found": 0,
+    }
+    assert desk.refused("write", path=f"{folder}/Why?", content="x").startswith("validation_error: Invalid path")
+
+
 def test_a_name_in_another_spelling_is_a_conflict(cairn: OpenDesk) -> None:
     assert cairn({"Jamie": "x"}).refused("write", path="jamie", content="y").startswith("conflict: 'Jamie' is there")
 

@@ -78,6 +78,17 @@ def test_a_name_is_normalised_and_a_twin_is_refused_by_its_name(make: MakeDesk) 
     assert desk.refused("write", path="IDEAS/New", content="") == f"exists: Ideas{twin}Ideas/New.md."
 
 
+@pytest.mark.parametrize("folder", ["e\u0301te\u0301", "What is life?", "a: b/Q1.", "x/con"])
+def test_a_folder_that_is_there_may_have_any_name(make: MakeDesk, folder: str) -> None:
+    desk = make({f"{folder}/Old.md": "[[Tea]]", "Tea.md": "tea", "x/con/Cha?.md": ""})
+    assert desk.said("write", path=f"{folder}/New", content="new").startswith(f"Created {folder}/New.md · ")
+    assert desk.said("write", path=f"{folder}/deeper/New", content="").startswith(f"Created {folder}/deeper/New.md · ")
+    assert desk.refused("write", path=f"{folder}/Why?", content="").startswith("invalid: ")
+    assert desk.refused("write", path=f"{folder}/New", content="").startswith(f"exists: {folder}/New.md is there")
+    assert desk.said("move", **{"from": "Tea", "to": f"{folder}/"}).startswith(f"Moved Tea.md to {folder}/Tea.md; ")
+    assert desk.refused("move", **{"from": "Tea", "to": f"{folder}/Tea?"}).startswith("invalid: ")
+
+
 def test_a_note_that_is_too_large_is_refused(make: MakeDesk) -> None:
     desk = make({"Tea.md": "x" * 90}, max_file_size=100)
     assert desk.refused("write", path="New", content="y" * 101).startswith("too_large: New.md would be 101 bytes; ")
@@ -348,6 +359,27 @@ def test_a_move_that_cannot_be_is_refused(make: MakeDesk, old: str, new: str, sa
     desk = make({"Tea.md": "", "Cha.md": "", "f/x.md": ""})
     assert desk.refused("move", **{"from": old, "to": new}).startswith(said)
     assert desk.there("Tea.md")
+
+
+def test_a_new_name_is_normalised_in_a_move_too(make: MakeDesk) -> None:
+    desk = make({"Tea.md": "", "A.md": "[[Tea]]", "Café/x.md": ""})
+    desk.done("move", **{"from": "Tea", "to": "Cafe\u0301/The\u0301"})
+    assert desk.there("Café/Thé.md")
+    assert desk.text("A.md") == "[[Thé]]"
+
+
+def test_names_that_move_along_are_not_judged(make: MakeDesk) -> None:
+    desk = make(
+        {"Box/What?.md": "[[Cafe\u0301]]", "Box/a: b/Cafe\u0301.md": "", "Who?.md": "", "A.md": "[[Box/What?]]"}
+    )
+    desk.done("move", **{"from": "Box", "to": "Crate/Inner"})
+    assert desk.there("Crate/Inner/a: b/Cafe\u0301.md")
+    assert desk.text("A.md") == "[[Crate/Inner/What?]]"
+    desk.done("move", **{"from": "Who?", "to": "Crate/"})
+    assert desk.there("Crate/Who?.md")
+    assert desk.refused("move", **{"from": "Crate", "to": "What?"}).startswith("invalid: ")
+    assert desk.refused("move", **{"from": "Crate/Inner/What?", "to": "Why?"}).startswith("invalid: ")
+    assert desk.refused("move", **{"from": "Crate/Inner/What?", "to": "Why?/"}).startswith("invalid: ")
 
 
 def test_a_tag_is_renamed_through_move_with_those_below_it(make: MakeDesk) -> None:

@@ -4,7 +4,7 @@ The plan is made under the store's lock from what the notes hold at that moment,
 processes wrote in between is missed. Hidden notes are rewritten like all others, and not named.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -16,7 +16,7 @@ from notewright.engine.indexing.difference import TOO_COSTLY
 from notewright.engine.indexing.ready import wait_for_links
 from notewright.engine.read import decode, exists, fetch, missing_note_error
 from notewright.engine.workspace import Workspace
-from notewright.engine.write import Deleted, FoundFolders, admit, refuse_twin, trash_place
+from notewright.engine.write import Deleted, FoundFolders, admit, refuse_twin, spell_new_path, trash_place
 from notewright.errors import Exists, Forbidden, Invalid, NotFound
 from notewright.index.base import Selection
 from notewright.notes.edits.splices import Splice, apply_splices
@@ -26,7 +26,7 @@ from notewright.notes.links.rename import RewrittenFile, affected_keys, may_hold
 from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, name_keys
 from notewright.notes.model import Note, tag_key
 from notewright.notes.parse.parser import parse
-from notewright.notes.path import NotePath, name_problem
+from notewright.notes.path import NotePath, name_problem, with_md
 from notewright.stores.base import Stored, read_or_none
 
 CANVASES = (".canvas", ".base")
@@ -111,14 +111,16 @@ def move(
 
 def _plan_paths(ws: Workspace, old: NotePath, new: str, portable: bool) -> dict[NotePath, NotePath]:
     """The new path of every file that moves. Refuses what may not move, or not there."""
-    moves = plan_moves(old, _with_extension(ws, old, new.strip()), _list_files(ws, old))
+    files = _list_files(ws, old)
+    place, names = _place(ws, old, _with_extension(ws, old, new.strip()), files, portable)
+    moves = plan_moves(old, place, files)
     if all(source == target for source, target in moves.items()):
         raise Invalid(f"{old} is there already", hint="give another name or folder", what="to")
     # folders that move as a whole may change their spelling; others hold what stays
     whole = {folder for folder in _parent_folders(moves) if f"{folder}/".startswith(f"{old}/")}
     moving, found = frozenset(moves) | whole, FoundFolders()
     for source, target in moves.items():
-        if portable and (problem := name_problem(target)):
+        if portable and (problem := name_problem(target, names)):
             raise Invalid(f"{target!r} cannot be a name: {problem}", hint="choose another name", what="to")
         admit(ws, source, 0)
         admit(ws, target, 0)
@@ -161,6 +163,21 @@ def _with_extension(ws: Workspace, old: NotePath, new: str) -> str:
     if target.endswith("/") or old.is_note or "." not in old.name or "." in target.rpartition("/")[2]:
         return target
     return target if ws.store.stat(old).kind == "folder" else f"{target}.{old.rpartition('.')[2]}"
+
+
+def _place(
+    ws: Workspace, old: NotePath, target: str, files: Sequence[NotePath], portable: bool
+) -> tuple[NotePath, str]:
+    """Where the file or folder goes, and the names in it that are new: not those of folders that are there, nor one
+    that it keeps."""
+    target += old.name if target.endswith("/") else ""
+    place = NotePath.parse(with_md(target) if old.is_note and old in files else target)
+    if not portable:
+        return place, ""
+    if place.name != old.name:
+        return spell_new_path(ws, place)
+    folder, names = spell_new_path(ws, place.folder) if place.folder else ("", "")
+    return NotePath(f"{folder}/{old.name}".lstrip("/")), names
 
 
 def _parent_folders(paths: Iterable[NotePath]) -> frozenset[str]:

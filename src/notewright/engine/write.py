@@ -41,15 +41,30 @@ class Deleted(NamedTuple):
 
 
 def new_path(ws: Workspace, raw: str) -> NotePath:
-    """The path of a new note or file, valid on every system: NFC, portable, no other file with the name in another
-    spelling. Invalid, Forbidden or Exists otherwise."""
-    path = NotePath.parse(unicodedata.normalize("NFC", raw))
-    problem = name_problem(path)
+    """The path of a new note or file, its new names valid on every system: NFC, portable, no other file with the name
+    in another spelling. Invalid, Forbidden or Exists otherwise."""
+    path, names = spell_new_path(ws, raw)
+    problem = name_problem(path, names)
     if problem:
         raise Invalid(f"{raw!r} cannot be a name: {problem}", hint="choose another name", what="path")
     ws.access.may_write(path)
     refuse_twin(ws, path)
     return path
+
+
+def spell_new_path(ws: Workspace, raw: str) -> tuple[NotePath, str]:
+    """The path as a new file is to have it, and the part of it that is new: folders that are there keep their names,
+    whatever those are; new names are in NFC."""
+    path = NotePath.parse(unicodedata.normalize("NFC", raw))
+    if not ws.access.sees(path) or (path == raw and name_problem(path) is None):
+        return path, path
+    there = NotePath.parse(raw)
+    while there and _existing_folder(ws, there, frozenset(), {}) != (there, True):
+        there = NotePath(there.folder)
+    if not there:
+        return path, path
+    names = unicodedata.normalize("NFC", raw[len(there) + 1 :])
+    return NotePath(f"{there}/{names}".rstrip("/")), names
 
 
 def refuse_twin(

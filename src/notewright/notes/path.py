@@ -74,11 +74,13 @@ def path_problem(raw: str) -> str | None:
     return None
 
 
-def name_problem(path: str) -> str | None:
-    """Why a *new* name would not work on every system and in every store, or None. `path` has passed `parse`."""
-    if unicodedata.normalize("NFC", path) != path:
+def name_problem(path: str, names: str | None = None) -> str | None:
+    """Why a *new* name would not work on every system and in every store, or None. `path` has passed `parse`. `names`:
+    the part of it that is new, all of it by default."""
+    names = path if names is None else names
+    if unicodedata.normalize("NFC", names) != names:
         return "it is not in NFC form"
-    for segment in path.split("/"):
+    for segment in names.split("/") if names else ():
         bad = _UNPORTABLE.search(segment)
         if bad:
             return f"{bad[0]!r} does not work in names on every system"

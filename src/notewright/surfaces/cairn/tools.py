@@ -1,7 +1,6 @@
 """Cairn's dialect: notes by path without `.md`, edited in place, linked by any of their names, with managed times."""
 
 from typing import Any
-from unicodedata import normalize
 
 from notewright.engine.daily import parse_date, today
 from notewright.engine.dialects.cairn import (
@@ -17,6 +16,7 @@ from notewright.engine.read import probably_exists
 from notewright.engine.read import read as read_note
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import delete as delete_note
+from notewright.engine.write import spell_new_path
 from notewright.errors import Invalid
 from notewright.index.base import Selection
 from notewright.notes.edits.edit import Append, Edit, Prepend, Replace
@@ -59,7 +59,7 @@ def _writable_path(ws: Workspace, raw: str) -> NotePath:
     if ws.access.sees(path) and probably_exists(ws, path):
         return path
     name = without_md(path)
-    problem = name_problem(normalize("NFC", path))
+    problem = name_problem(*spell_new_path(ws, path))
     problem = "it begins or ends with a blank" if name != name.strip() else problem
     if problem:
         raise Invalid(f"Invalid path '{raw}': {problem}", what="path")
