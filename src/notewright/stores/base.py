@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import lru_cache
+from stat import S_ISREG
 from typing import Literal, ParamSpec, Protocol, TypeVar
 
 from notewright.errors import Conflict, NotFound, Problem
@@ -286,6 +287,11 @@ class Objects(Protocol):
 def select_changed(entries: Iterable[Entry], known: dict[str, str], since_ns: int) -> Iterator[Entry]:
     """`Store.changed_entries` of a listing."""
     return (e for e in entries if known.pop(e.path, None) != e.stamp or e.modified_ns > since_ns)
+
+
+def is_file(entry: Entry) -> bool:
+    """It is a file, wherever its bytes are, or a symlink to one."""
+    return entry.kind in ("file", "placeholder") or (entry.mode is not None and S_ISREG(entry.mode))
 
 
 def parents(path: str) -> list[str]:

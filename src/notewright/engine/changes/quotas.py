@@ -7,7 +7,6 @@ outside the workspace and its quotas: deleting a note frees space, and backup co
 """
 
 import random
-import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -17,6 +16,7 @@ from notewright.engine.indexing.ready import is_fresh
 from notewright.engine.workspace import Workspace
 from notewright.errors import Busy, Quota, Unavailable
 from notewright.ledger.base import Step
+from notewright.stores.base import is_file
 
 LOCK_SECONDS = 10.0  # to wait for writers in other workspaces of the same user
 PAUSE_SECONDS = 0.01  # at most, between two tries
@@ -26,11 +26,7 @@ def measure_usage(ws: Workspace) -> tuple[int, int]:
     """(files, bytes) in all, hidden ones included: from the index, or from a listing while it is not complete."""
     if is_fresh(ws):
         return (ws.index.total("files"), ws.index.total("bytes"))
-    sizes = [
-        entry.size
-        for entry in ws.store.entries()
-        if entry.kind in ("file", "placeholder") or (entry.kind == "symlink" and stat.S_ISREG(entry.mode or 0))
-    ]
+    sizes = [entry.size for entry in ws.store.entries() if is_file(entry)]
     return len(sizes), sum(sizes)
 
 

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Iterable
 from operator import attrgetter
-from stat import S_ISREG
 from typing import Any
 
 from notewright.engine.indexing.first_listing import FirstListing, subfolders
 from notewright.engine.workspace import Workspace
 from notewright.index.base import IndexedFile, Selection
 from notewright.notes.path import NotePath, without_md
-from notewright.stores.base import Entry, catch_problem
+from notewright.stores.base import Entry, catch_problem, is_file
 
 _ORDERS: dict[str, Callable[[Entry], Any]] = {
     "path": attrgetter("path"),
@@ -17,7 +16,6 @@ _ORDERS: dict[str, Callable[[Entry], Any]] = {
     "modified": lambda entry: (-entry.modified_ns, entry.path),
     "size": lambda entry: (-entry.size, entry.path),
 }
-_FILES = ("file", "placeholder")
 
 
 def can_select(selection: Selection) -> bool:
@@ -70,10 +68,6 @@ def _page(ws: Workspace, entries: Iterable[Entry], selection: Selection) -> tupl
     )
     entries = [entry for entry in shown if isinstance(entry, Entry)]
     return [IndexedFile(e.path, e.stamp, "", e.size, e.modified_ns, e.path.stem) for e in entries], len(found)
-
-
-def is_file(entry: Entry) -> bool:
-    return entry.kind in _FILES or (entry.mode is not None and S_ISREG(entry.mode))
 
 
 def find_by_name(ws: Workspace, key: str) -> list[NotePath]:

@@ -1,7 +1,6 @@
 """Read files from the store, parse them, and file them in the index or drop them from it."""
 
 import logging
-import stat
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +14,7 @@ from notewright.index.base import Filing, Index
 from notewright.ledger.base import Change
 from notewright.notes.parse.parser import is_costly, parse, parse_without_body
 from notewright.notes.path import NotePath
-from notewright.stores.base import Entry, Store, Stored
+from notewright.stores.base import Entry, Store, Stored, is_file
 
 log = logging.getLogger(__name__)
 MAX_PARSED_BYTES = 32 << 20  # a larger "note" is listed and read, not parsed or searched
@@ -44,7 +43,7 @@ def read_for_index(
     """Read and parse one file for the index; None when it is gone. A large note is filed by its name alone unless
     `large`: without a stamp, so that it differs from what is there. `stored`: the result of reading it, where that was
     done; `ahead`: the rows of what it was meant to hold."""
-    if entry.kind == "folder" or (entry.kind == "symlink" and not (entry.mode and stat.S_ISREG(entry.mode))):
+    if not is_file(entry):
         return None  # a listing of all files leaves it out too
     path = entry.path
     if not path.is_note or entry.kind == "symlink":
@@ -148,52 +147,25 @@ def _read_if_changed(store: Store, path: NotePath, known: Filing | None) -> Fili
     return read_for_index(store, entry)
 
 
-def file_paths(
-    store: Store,
-    index: Index,
-    paths: Iterable[NotePath],
-    *,
-    written: Mapping[NotePath, Stored | None] | None = None,
-    ahead: Mapping[NotePath, PreparedFiling] | None = None,
-    large: bool = True,
-) -> list[Filing]:
-    """Make the index equal to the store for these files; what was filed, without the notes. `written`: the caller holds
-    the store's lock and wrote them so, and the index need not be asked what it has."""
-    locked, written, ahead = written is not None, written or {}, ahead or {}
-    before: dict[str, str] = {}
-    done: list[Filing] = []
-    put: list[Filing] = []
-    drop: list[str] = []
-    size = 0
-
-    def file_batch() -> None:
-        if locked:
-            index.file(put, drop=drop)
-        elif put or drop:
-            file_unless_written(store, index, before, put, drop)
-
+def file_paths(store: Store, index: Index, paths: Iterable[NotePath], *, large: bool = True) -> Iterator[Filing]:
+    """Make the index equal to the store for these files, a batch at a time; yields what was filed, without the notes.
+    What is gone costs little and goes with the first batch: a file that was renamed is then never there twice."""
+    before, changed, drop = dict[str, str](), list[Entry](), list[str]()
     for path in dict.fromkeys(paths):
-        known = None if locked else index.find_file(path)
+        known, entry = index.find_file(path), _stat_or_none(store, path)
         if known is not None:
             before[path] = known.stamp
-        stored = written.get(path)
-        entry = stored.entry if stored else None if path in written else _stat_or_none(store, path)
-        if entry is not None and known is not None and known.stamp == entry.stamp:
-            continue
-        fresh = None
-        if entry is not None:
-            fresh = read_for_index(store, entry, large=large, stored=stored, ahead=ahead.get(path))
-        if fresh is None:
-            drop += [path] if locked or known is not None else []
-        else:
-            put.append(fresh)
-            done.append(fresh._replace(note=None, ready=None))
-            size += fresh.size if fresh.note else 0
-            if size > BATCH_BYTES:
-                file_batch()
-                put, drop, size = [], [], 0
-    file_batch()
-    return done
+        if entry is not None and is_file(entry):
+            changed += [entry] if known is None or known.stamp != entry.stamp else []
+        elif known is not None:
+            drop.append(path)
+    for batch in batches(changed):
+        put = list(read_many_for_index(store, batch, large=large))
+        file_unless_written(store, index, before, put, drop)
+        drop = []
+        yield from (filing._replace(note=None, ready=None) for filing in put)
+    if drop:
+        file_unless_written(store, index, before, (), drop)
 
 
 def _stat_or_none(store: Store, path: NotePath) -> Entry | None:
@@ -215,7 +187,7 @@ def file_large(store: Store, index: Index, path: NotePath) -> list[Filing]:
         if not is_filed:
             fresh = read_for_index(store, entry)
             index.file([fresh] if fresh is not None else [])
-    return file_paths(store, index, [path], large=False)
+    return list(file_paths(store, index, [path], large=False))
 
 
 def refile(
@@ -226,13 +198,28 @@ def refile(
 ) -> None:
     """File a change set of our own before it is answered. The notes are written: where filing fails the call does not,
     and the process that follows the store, or builds an index meanwhile, files them again."""
-    touched = list(paths)
+    touched, large = list(dict.fromkeys(paths)), not ws.follower.can_defer()
+    put, deferred, drop, size = list[Filing](), list[Filing](), list[NotePath](), 0
     try:
-        large = not ws.follower.can_defer()
-        put = file_paths(ws.store, ws.index, touched, written=written, ahead=ahead, large=large)
-        for filed in put:
-            if filed.problem == NOT_INDEXED_YET:
-                ws.follower.defer(filed.path, filed.size)
+        for path in touched:
+            stored = written.get(path)
+            entry = stored.entry if stored else None if path in written else _stat_or_none(ws.store, path)
+            fresh = None
+            if entry is not None:
+                fresh = read_for_index(ws.store, entry, large=large, stored=stored, ahead=ahead.get(path))
+            if fresh is None:
+                drop.append(path)
+                continue
+            if fresh.problem == NOT_INDEXED_YET:
+                deferred.append(fresh)
+            put.append(fresh)
+            size += fresh.size if fresh.note else 0
+            if size > BATCH_BYTES:
+                ws.index.file(put, drop=drop)
+                put, drop, size = [], [], 0
+        ws.index.file(put, drop=drop)
+        for filing in deferred:
+            ws.follower.defer(filing.path, filing.size)
     except Exception as error:
         log.warning("the index did not take a change; it will be read again: %r", error)
         with suppress(Problem):

@@ -10,10 +10,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 
-from notewright.engine.indexing.before_index import is_file
 from notewright.engine.indexing.difference import MIN_FILES_FOR_LOSS, NOT_INDEXED_YET, IndexDifference, compare
 from notewright.engine.indexing.filing import (
-    BATCH_FILES,
     LargeQueue,
     batches,
     file_large,
@@ -29,7 +27,7 @@ from notewright.errors import Forbidden, Indexing, NotFound, Problem, Unavailabl
 from notewright.index.base import Filing, Generation, Index, Progress, Selection
 from notewright.locks import Coordination
 from notewright.notes.path import NotePath
-from notewright.stores.base import Entry, Store, catch_problem, release_free_memory
+from notewright.stores.base import Entry, Store, catch_problem, is_file, release_free_memory
 
 log = logging.getLogger(__name__)
 
@@ -316,12 +314,9 @@ class Indexer(IndexFollower):
         if len(todo) > BUILD_FROM or self._too_many_vanished(len(gone)):
             self._compare_all = True
             return
-        # What is gone costs little and goes with the first batch: a file that was renamed is then never there twice.
-        todo = [*gone, *(path for path in todo if path not in gone)]
-        size = BATCH_FILES + len(gone)
-        while todo and not self._stop.is_set():
-            list(self._defer_large(file_paths(self._store, self._index, todo[:size], large=False)))
-            todo, size = todo[size:], BATCH_FILES
+        for _ in self._defer_large(file_paths(self._store, self._index, todo, large=False)):
+            if self._stop.is_set():
+                return
 
     def _defer_large(self, filed: Iterable[Filing]) -> Iterator[Filing]:
         """Pass on what was filed; queue the notes that were filed by their names alone."""
