@@ -194,6 +194,21 @@ def test_a_zip_file_is_not_written_among_the_notes_nor_half(desk: Desk) -> None:
     assert sorted(path.name for path in desk.place.iterdir()) == ["notes", "state"]
 
 
+def test_export_says_what_it_cannot_take_along(desk: Desk) -> None:
+    (desk.root / "two\nlines.md").write_text("x")
+    out, err = desk.run("export", str(desk.place / "out.zip"), code=1)
+    assert out == "left out two\nlines.md: its name is not text that can be written in a path\n"
+    assert err.startswith("3 files, 278 bytes")
+    assert desk.json("export", str(desk.place / "out.zip"), code=1)["skipped"][0]["path"] == "two\nlines.md"
+
+
+def test_export_replaces_no_pipe_and_no_device(desk: Desk) -> None:
+    pipe = desk.place / "pipe"
+    os.mkfifo(pipe)
+    assert f"export - > {pipe}" in desk.run("export", str(pipe), code=1)[1]
+    assert pipe.is_fifo()
+
+
 @pytest.mark.slow
 def test_export_to_standard_output_is_the_zip_file_alone(desk: Desk) -> None:
     words = [sys.executable, "-m", "notewright.cli", "export", "-", "--workspace", desk.root]

@@ -182,6 +182,8 @@ def _new_file(name: str, ws: Workspace) -> Iterator[BinaryIO]:
         raise Invalid(f"{name} would lie among the notes", hint="name a file elsewhere", what="file")
     if place.is_dir():
         raise Invalid(f"{name} is a folder", hint=f"write {name.rstrip('/')}/notes.zip", what="file")
+    if place.exists() and not place.is_file():
+        raise Invalid(f"{name} is no regular file", hint=f"write export - > {name}", what="file")
     beside = place.with_name(f".{place.name}.{os.getpid()}.partial")
     try:
         with open(beside, "xb") as out:

@@ -142,6 +142,11 @@ def _list_files(ws: Workspace, done: ExportResult) -> Iterator[tuple[str, Fetch]
             yield entry.path, partial(_fetch, ws, entry.path)
         elif entry.real and ws.access.sees(entry.real):
             done.skipped.append(SkippedFile(entry.path, "symlink", f"it is a symlink to {entry.real}"))
+    done.skipped += [
+        SkippedFile(odd.path, "unreadable", odd.why)
+        for odd in ws.store.unlisted_files()
+        if ws.access.sees(NotePath(odd.path))
+    ]
 
 
 def _fetch(ws: Workspace, path: NotePath) -> FetchedFile | None:
