@@ -196,6 +196,19 @@ def test_log_tells_who_did_what_and_shows_one_change_as_a_diff(vault: Vault) -> 
     assert vault.json("log", "--client", "somebody-else")["changes"] == []
 
 
+def test_a_terminal_is_shown_control_characters_and_does_not_obey_them(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change could else hide its own lines in a diff."""
+    (vault.root / "Tea.md").write_bytes(b"one\n\x1b[1A\x1b[2Kwo\rrd \xc2\x9b2J\ttab\r\n")
+    assert vault.run("grep", "wo")[0] == "Tea.md:2: \x1b[1A\x1b[2Kwo\rrd \x9b2J\ttab\n", "a pipe gets it as it is"
+    for stream in (sys.stdout, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: True)
+    assert vault.run("grep", "wo")[0] == "Tea.md:2: \\x1b[1A\\x1b[2Kwo\\x0drd \\x9b2J\ttab\n"
+    change = vault.json("rename", "Tea", "Chai")["change"]
+    assert "\x1b" not in vault.run("log", "--change", change)[0]
+
+
 def test_undo_says_which_files_keep_later_changes(vault: Vault) -> None:
     moved = vault.json("rename", "Tea", "Green tea")
     place = vault.root / "Green tea.md"

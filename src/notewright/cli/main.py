@@ -56,7 +56,7 @@ def _run(args: argparse.Namespace) -> int:
 
         if getattr(args, "json", False):
             printing.print_problem_document(problem)
-        print(printing.describe(problem), file=sys.stderr)
+        print(printing.for_stream(printing.describe(problem), sys.stderr), file=sys.stderr)
         return 2 if getattr(args, "usage", False) else 1
     except KeyboardInterrupt:
         return 130

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from notewright.notes.times import format_utc
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:  # printing a hit must not load what a rename needs
     from notewright.ledger.base import Change
 
 Report = Callable[[int, int | None], None]
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n|\Z)")  # but tabs and line ends
 
 
 def print_answer(args: argparse.Namespace, document: dict[str, Any], lines: Iterable[str], summary: str = "") -> None:
@@ -32,10 +34,18 @@ def print_answer(args: argparse.Namespace, document: dict[str, Any], lines: Iter
         print(json.dumps(document, ensure_ascii=False, indent=2))
         return
     for line in lines:
-        print(line)
+        print(for_stream(line, sys.stdout))
     if summary:
         sys.stdout.flush()  # so that the two streams keep their order on a terminal
-        print(summary, file=sys.stderr)
+        print(for_stream(summary, sys.stderr), file=sys.stderr)
+
+
+def for_stream(text: str, stream: TextIO) -> str:
+    """What notes and names hold is data: on a terminal control characters are shown, as `\\x1b`, not obeyed. A change
+    could else hide its own lines in a diff."""
+    if not _CONTROL.search(text) or not stream.isatty():
+        return text
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def print_problem_document(problem: Problem) -> None:
