@@ -36,7 +36,7 @@ Run = TypeVar("Run", bound=Callable[[ApiRequest], Any])
 
 RETRY_SECONDS = {"busy": 1, "indexing": 2, "unavailable": 5}  # the Retry-After of each code
 CODES = {403: "forbidden", 404: "not_found", 413: "too_large"}  # of the framework's refusals; else invalid
-HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+HEADERS = {"Cache-Control": "no-store"}
 MAX_UPLOAD_BYTES_IN_MEMORY = 1 << 20  # a larger upload goes to disk
 ZIP_TYPES = ("application/zip", "application/x-zip-compressed", "application/octet-stream")
 INTENT_HEADER, CSRF_HEADER = "x-notewright", "x-csrf-token"

@@ -37,8 +37,7 @@ class RequestLog:
             kind: str = message["type"]
             if kind in ("http.response.start", "websocket.http.response.start"):
                 context.status = message["status"]
-                headers = [*message.get("headers", ()), id_header]
-                message = {**message, "headers": headers if NO_SNIFFING in headers else [*headers, NO_SNIFFING]}
+                message = {**message, "headers": [*message.get("headers", ()), id_header, NO_SNIFFING]}
             elif kind in ("http.response.body", "websocket.http.response.body"):
                 context.size += len(message.get("body", b""))
             elif kind == "websocket.send":

@@ -93,7 +93,6 @@ async def asset(request: Request) -> Response:
         "Cache-Control": "public, max-age=31536000, immutable" if known else "no-cache",
         "ETag": f'"{_MARKS[name]}{"-gzip" if small else ""}"',
         "Vary": "Accept-Encoding",
-        "X-Content-Type-Options": "nosniff",
         "Cross-Origin-Resource-Policy": "same-origin",
         "Content-Security-Policy": "default-src 'none'",
     }

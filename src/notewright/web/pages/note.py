@@ -156,7 +156,6 @@ def file(request: PageRequest) -> Response:
     headers = {
         "Content-Security-Policy": "default-src 'none'; sandbox",
         "Content-Disposition": f"{'inline' if kind else 'attachment'}; filename*=UTF-8''{quote(path.name, safe='')}",
-        "X-Content-Type-Options": "nosniff",
         "Cross-Origin-Resource-Policy": "same-origin",
         "Referrer-Policy": "no-referrer",
         "Cache-Control": "private, no-cache",
