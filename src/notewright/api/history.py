@@ -1,11 +1,12 @@
 """The history of changes, and undo."""
 
+import math
 import time
 from typing import Any
 
 from notewright.api import schemas
 from notewright.api.operation import OperationTable
-from notewright.api.request import ApiRequest, CursorPage
+from notewright.api.request import ApiRequest, page_of
 from notewright.api.schemas import CHANGE, DIFFERENCE, DRY_RUN, SINCE, UNDONE, array, fill, number, returns, takes, text
 from notewright.engine.changes.history import FileDiff, UndoResult, diff_change, find_change, preview_undo, undo
 from notewright.engine.changes.history import list_changes as past_changes
@@ -39,11 +40,13 @@ _FILTERS = takes(
 )
 def list_changes(request: ApiRequest) -> dict[str, Any]:
     ws, query = request.workspace(), request.query
-    page = CursorPage.from_request(request, 50, now=time.time())
+    cursor, _, made = query.get("cursor", "").rpartition("-")
+    made = made or f"{math.ceil(time.time() * 1000):x}"  # the first page: later changes are in none of the next
+    page = page_of(request, 50, cursor, made)
     past = ChangeQuery(
         path=query.get("path"),
         since=parse_since(query["since"], ws.timezone) if "since" in query else None,
-        until=page.until,
+        until=int(made, 16) / 1000,
         client=query.get("client"),
         user=query.get("user"),
         limit=page.limit + 1,
@@ -51,7 +54,8 @@ def list_changes(request: ApiRequest) -> dict[str, Any]:
     )
     found = past_changes(ws, past)
     records = [change.record() for change in found[: page.limit]]
-    return {"changes": records, "cursor": page.next_cursor(len(found) > page.limit)}
+    is_last = len(found) <= page.limit
+    return {"changes": records, "cursor": None if is_last else f"{page.cursor(page.limit)}-{made}"}
 
 
 @operations.add(

@@ -5,7 +5,7 @@ from typing import Any
 
 from notewright.api import schemas
 from notewright.api.operation import OperationTable
-from notewright.api.request import ApiRequest, CursorPage
+from notewright.api.request import ApiRequest, page_of
 from notewright.api.schemas import array, fill, number, returns, takes, text
 from notewright.engine.check import check
 from notewright.engine.find.links import links as links_of
@@ -31,7 +31,8 @@ _NOTES_PAGE = returns(notes=array(schemas.LISTED_NOTE), total=number(), cursor=s
 
 @operations.add("GET /notes", "read", "The notes, by path", _NOTES_PAGE, _FILTERS)
 def list_notes(request: ApiRequest) -> dict[str, Any]:
-    ws, page, prefix = request.workspace(), CursorPage.from_request(request, 100), request.query.get("prefix", "")
+    ws, prefix = request.workspace(), request.query.get("prefix", "")
+    page = page_of(request, 100, request.query.get("cursor", ""))
     selection = Selection(
         folder=prefix.rpartition("/")[0],
         holding=(prefix,) if prefix else (),
@@ -41,7 +42,8 @@ def list_notes(request: ApiRequest) -> dict[str, Any]:
     )
     found, total = list_files(ws, selection)
     notes = [fill(schemas.LISTED_NOTE, filed, modified=format_utc(filed.modified_ns / 1e9)) for filed in found]
-    return {"notes": notes, "total": total, "cursor": page.next_cursor(page.offset + len(found) < total)}
+    is_last = page.offset + len(found) >= total
+    return {"notes": notes, "total": total, "cursor": None if is_last else page.cursor(len(found))}
 
 
 @operations.add("GET /notes/{path:path}", "read", "One note, by its path", schemas.NOTE)

@@ -1,8 +1,5 @@
 """A request as its endpoint gets it: the caller, the path, the query and the body, all of them checked."""
 
-import hashlib
-import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC
@@ -21,7 +18,7 @@ from notewright.notes.times import format_utc, parse_duration
 from notewright.server.auth.authenticate import Visitor
 from notewright.server.request_body import json_object
 from notewright.server.site_context import SiteContext
-from notewright.surfaces.arguments import parse_since
+from notewright.surfaces.arguments import OffsetPage, parse_since
 from notewright.surfaces.perform import check_arguments, coerce_leniently
 
 
@@ -97,32 +94,11 @@ def _validate(schema: Schema, args: dict[str, Any]) -> dict[str, Any]:
     return check_arguments(schema, jsonschema_rs.Draft202012Validator(dict(schema)), args)
 
 
-@dataclass(frozen=True, slots=True)
-class CursorPage:
-    """The wanted part of a long answer. `until` is when its first page was made: later changes are not in it."""
-
-    digest: str  # of the question
-    limit: int
-    offset: int
-    until: float
-
-    @classmethod
-    def from_request(cls, request: ApiRequest, limit: int, now: float = 0.0) -> "CursorPage":
-        """Invalid for a cursor of another question."""
-        question = {key: value for key, value in request.query.items() if key not in ("limit", "cursor")}
-        key = repr((request.operation, request.path_params, sorted(question.items())))
-        digest = hashlib.sha256(key.encode()).hexdigest()[:12]
-        size, cursor = request.query.get("limit", limit), request.query.get("cursor")
-        if not cursor:
-            return cls(digest, size, 0, math.ceil(now * 1000) / 1000)  # the same in the cursor, to the last digit
-        match = re.fullmatch(rf"([0-9a-f]{{1,8}})-([0-9a-f]{{1,16}})-{digest}", cursor, re.ASCII)
-        if match is None:
-            raise Invalid("this cursor belongs to another question", hint="leave it out to begin again", what="cursor")
-        return cls(digest, size, int(match[1], 16), int(match[2], 16) / 1000)
-
-    def next_cursor(self, more: bool) -> str | None:
-        """The cursor of the next page, if there is one."""
-        return f"{self.offset + self.limit:x}-{round(self.until * 1000):x}-{self.digest}" if more else None
+def page_of(request: ApiRequest, limit: int, cursor: str, *more: object) -> OffsetPage:
+    """The wanted part of a long answer. Invalid for a cursor of another question, or of another `more`."""
+    question = sorted(item for item in request.query.items() if item[0] not in ("limit", "cursor"))
+    about = repr((request.operation, request.path_params, question, more))
+    return OffsetPage.of(about, {**request.query, "cursor": cursor}, limit, ())
 
 
 def parse_expiry(raw: str, now: float) -> float:

@@ -60,7 +60,7 @@ def fill(shape: Schema, value: object, **properties: Any) -> dict[str, Any]:
 NOTHING = takes()
 TIME = text("RFC 3339, in UTC", most=40)
 SINCE = text("YYYY-MM-DD in the workspace's timezone, or RFC 3339", most=40, least=1)
-CURSOR = text("Where the page before ended", most=80)
+CURSOR = field("string", "Where the page before ended", maxLength=80, pattern="^[0-9a-f-]*$")
 NEXT = nullable(text("For the next page; null on the last"))
 PATH = text("Of a note, as in Folder/Note.md", most=4096)
 DRY_RUN = flag("Only say what would happen")
