@@ -23,34 +23,43 @@ from notewright.surfaces.resources import NoteResources
 MAX_STREAMS = 1000
 RECHECK_SECONDS = 1.0  # between two looks whether a client may still listen
 Wanted = dict[str, str]  # URIs that a client asked about: decoded, and as it wrote them
-OnChange = Callable[[Sequence[str]], None]  # called with those of them that changed, as the client wrote them
 
 
-def subscribe(
-    library: Library, kinds: Sequence[NoteResources], wanted: Wanted, on_change: OnChange
-) -> Callable[[], None]:
-    """Call `on_change`, on this event loop, for every change the library's client may see; returns how to stop it."""
-    loop = asyncio.get_running_loop()
+class _ChangeBus:
+    """The event source of the SDK's handler: changes of a client's library, in the client's spelling."""
 
-    def notify(uris: Sequence[str] | None) -> None:
-        on_change([wanted[uri] for uri in (list(wanted) if uris is None else uris) if uri in wanted])
+    def __init__(self, library: Library, kinds: Sequence[NoteResources], wanted: Wanted) -> None:
+        self._library, self._kinds, self._wanted = library, kinds, wanted
 
-    def listen(workspace: Workspace, paths: frozenset[str] | None) -> None:
-        uris = None  # anything may have changed
-        if paths is not None:
-            seen = [path for path in sorted(paths) if workspace.access.sees(path)]
-            uris = [unquote(kind.make_uri(library, workspace, path)) for kind in kinds for path in seen]
-        if uris is None or uris:
-            with suppress(RuntimeError):  # the server has ended; the engine is about to
-                loop.call_soon_threadsafe(notify, uris)
+    async def publish(self, event: ServerEvent) -> None:
+        raise TypeError("changes come from the library")
 
-    ends = [workspace.follower.subscribe(partial(listen, workspace)) for workspace in library.workspaces()]
+    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
+        """Call `listener`, on this event loop, for every change the client may see; returns how to stop it."""
+        loop, wanted = asyncio.get_running_loop(), self._wanted
 
-    def stop() -> None:
-        for end in ends:
-            end()
+        def notify(uris: Sequence[str] | None) -> None:
+            for uri in list(wanted) if uris is None else uris:
+                if uri in wanted:
+                    listener(ResourceUpdated(wanted[uri]))
+            listener(ResourcesListChanged())
 
-    return stop
+        def listen(ws: Workspace, paths: frozenset[str] | None) -> None:
+            uris = None  # anything may have changed
+            if paths is not None:
+                seen = [path for path in sorted(paths) if ws.access.sees(path)]
+                uris = [unquote(kind.make_uri(self._library, ws, path)) for kind in self._kinds for path in seen]
+            if uris is None or uris:
+                with suppress(RuntimeError):  # the server has ended; the engine is about to
+                    loop.call_soon_threadsafe(notify, uris)
+
+        ends = [ws.follower.subscribe(partial(listen, ws)) for ws in self._library.workspaces()]
+
+        def stop() -> None:
+            for end in ends:
+                end()
+
+        return stop
 
 
 class Subscriptions:
@@ -62,7 +71,7 @@ class Subscriptions:
         self._send = send
         self._wanted: Wanted = {}
         self._sending: set[asyncio.Future[None]] = set()
-        self._end = subscribe(library, kinds, self._wanted, self._send_updates)
+        _ChangeBus(library, kinds, self._wanted).subscribe(self._send_update)
 
     def add(self, uri: str) -> None:
         self._wanted[unquote(uri)] = uri
@@ -70,9 +79,9 @@ class Subscriptions:
     def drop(self, uri: str) -> None:
         self._wanted.pop(unquote(uri), None)
 
-    def _send_updates(self, uris: Sequence[str]) -> None:
-        for uri in uris:
-            task = asyncio.ensure_future(self._send(uri))
+    def _send_update(self, event: ServerEvent) -> None:
+        if isinstance(event, ResourceUpdated):
+            task = asyncio.ensure_future(self._send(event.uri))
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
 
@@ -96,7 +105,7 @@ class ChangeStreams:
         if len(self._open) >= self._most:
             raise MCPError(INTERNAL_ERROR, "Too many streams of changes are open")
         wanted = {unquote(uri): uri for uri in params.notifications.resource_subscriptions or ()}
-        stream = ListenHandler(_Bus(library, kinds, wanted))
+        stream = ListenHandler(_ChangeBus(library, kinds, wanted))
         self._open.add(stream)
         recheck = asyncio.create_task(_close_when_refused(stays, stream.close)) if stays is not None else None
         try:
@@ -116,21 +125,3 @@ async def _close_when_refused(stays: Callable[[], Awaitable[bool]], close: Calla
     while await stays():
         await asyncio.sleep(RECHECK_SECONDS)
     close()
-
-
-class _Bus:
-    """The event source of the SDK's handler: changes of this client's library, in this client's spelling."""
-
-    def __init__(self, library: Library, kinds: Sequence[NoteResources], wanted: Wanted) -> None:
-        self._library, self._kinds, self._wanted = library, kinds, wanted
-
-    async def publish(self, event: ServerEvent) -> None:
-        raise TypeError("changes come from the library")
-
-    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
-        def on_change(uris: Sequence[str]) -> None:
-            for uri in uris:
-                listener(ResourceUpdated(uri))
-            listener(ResourcesListChanged())
-
-        return subscribe(self._library, self._kinds, self._wanted, on_change)
