@@ -64,7 +64,7 @@ def test_what_is_filed_together_is_one_segment_of_the_full_text(tmp_path: Path) 
     index = sqlite_index(tmp_path / "index")
 
     def segments() -> int:
-        counts = (f"(select count(distinct segid) from {table}_idx)" for table in ("words", "said"))
+        counts = (f"(select count(distinct segid) from {table}_idx)" for table in ("words", "sentences"))
         return index.ask(lambda con: con.number(f"select max({', '.join(counts)})"))
 
     names = [f"{number}.md" for number in range(100)]

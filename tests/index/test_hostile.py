@@ -160,4 +160,4 @@ def test_what_is_kept_of_a_line_of_links_stays_in_proportion_to_it() -> None:
     text = "[[x]] and " * 20_000
     row = to_row(Filing(PATH, "1", "1", len(text), 1, parse(PATH, text)))
     assert len(row.links) == 20_000
-    assert sum(len(sentence) for _, sentence in row.said) < 15 * len(text)
+    assert sum(len(sentence) for _, sentence in row.sentences) < 15 * len(text)

@@ -185,7 +185,7 @@ class SearchEvidence(NamedTuple):
     total: int  # notes there are
     by_words: tuple[WordMatches, ...] = ()  # as written, and by stems where a word has other forms; () for no match
     best_mention: Mapping[int, float] = _NONE  # bm25 of the best sentence that links to a note
-    said: Mapping[int, Mapping[int, int]] = _NONE  # the count of each word in all of these sentences
+    mentioned: Mapping[int, Mapping[int, int]] = _NONE  # the count of each word in all of these sentences
     lengths: Mapping[int, int] = _NONE  # of notes, in words
     names: tuple[NameMatch, ...] = ()
     forms: tuple[str, ...] = ()  # of all words and phrases, in lower case without accents

@@ -63,7 +63,7 @@ def rank(evidence: SearchEvidence) -> Ranking:
         ]
     words = evidence.by_words[-1]
     rarities = [rarity(evidence.total, count) for count in words.having]
-    gains = score_mentions(evidence.said, words.found, evidence.lengths, rarities)
+    gains = score_mentions(evidence.mentioned, words.found, evidence.lengths, rarities)
     lists += [
         ScoreList(MENTION_WEIGHT, damp_unmatched(evidence.best_mention, words.scores)),
         ScoreList(MENTION_GAIN_WEIGHT, damp_unmatched(gains, words.scores)),
@@ -208,15 +208,15 @@ def _find_best(
 
 
 def score_mentions(
-    said: Mapping[int, Mapping[int, int]],
+    mentioned: Mapping[int, Mapping[int, int]],
     notes: Mapping[int, Occurrences],
     lengths: Mapping[int, int],
     idf: Sequence[float],
 ) -> dict[int, float]:
-    """How much each note would gain if the words of sentences that link to it were its own. `said` counts them."""
+    """How much each note would gain if the words of sentences that link to it were its own. `mentioned` counts them."""
     usual = max(sum(lengths.values()) / len(lengths), 1.0) if lengths else 1.0
     gains: dict[int, float] = {}
-    for note, words in said.items():
+    for note, words in mentioned.items():
         norm, own = _norm(lengths.get(note, usual), usual), notes.get(note)
         gains[note] = 0.0
         for word, times in words.items():

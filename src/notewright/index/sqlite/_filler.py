@@ -34,7 +34,7 @@ class BulkWriter:
         self._file = file
         self._made = create_index(file, ready=False)
         self._made.db.execute(f"pragma cache_size=-{CACHE_KIB}; pragma locking_mode=exclusive")
-        for table in ("words", "said"):  # one merge at the end instead of many on the way
+        for table in ("words", "sentences"):  # one merge at the end instead of many on the way
             self._made.db.execute(f"insert into {table}({table}, rank) values('automerge', 0)")
             self._made.db.execute(f"insert into {table}({table}, rank) values('hashsize', {HASH_BYTES})")
         self._next = (1, 1)
@@ -56,7 +56,7 @@ class BulkWriter:
         made = self._made
         made.db.execute("commit")
         with made.db:
-            for table in ("words", "said"):
+            for table in ("words", "sentences"):
                 made.db.execute(f"insert into {table}({table}) values('optimize')")
                 made.db.execute(f"insert into {table}({table}, rank) values('automerge', 4)")
                 made.db.execute(f"insert into {table}({table}, rank) values('hashsize', 1048576)")

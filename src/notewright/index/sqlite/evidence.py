@@ -364,15 +364,15 @@ def make_places_function(con: Connection) -> Callable[..., None]:
 
 # ---- linking sentences --------------------------------------------------------------------------------
 
-_BEST_SENTENCES, _COUNTS = _BEST.format("said"), _NOTED.format("said", "counts")
+_BEST_SENTENCES, _COUNTS = _BEST.format("sentences"), _NOTED.format("sentences", "counts")
 # The links of a sentence have consecutive numbers, and the sentence has the number of the first.
 _TARGETS = f"""
-select l.said, l.source, l.target, l.key,
+select l.sentence, l.source, l.target, l.key,
   (select count(*) from (select 1 from names where key = l.key || '.md' and kind = '{NAME}' limit 2)) as named,
   (select min(file) from names where key = l.key || '.md' and kind = '{NAME}') as first
 from json_each(?) e
-  join links l on l.said = e.value and l.id >= e.value and l.id < coalesce((select o.id from links o
-    where o.id > e.value and o.id < e.value + 40 and o.said is not e.value order by o.id limit 1), e.value + 40)"""
+  join links l on l.sentence = e.value and l.id >= e.value and l.id < coalesce((select o.id from links o
+    where o.id > e.value and o.id < e.value + 40 and o.sentence is not e.value order by o.id limit 1), e.value + 40)"""
 _NAMESAKES = f"""
 select f.id, f.path from names n join files f on f.id = n.file where n.key = ? || '.md' and n.kind = '{NAME}'"""
 
@@ -400,7 +400,7 @@ def _find_mentions(
     def accept_sentences(sentences: Sequence[int]) -> set[int]:
         found: defaultdict[int, list[_WrittenLink]] = defaultdict(list)
         unknown = json.dumps([sentence for sentence in sentences if sentence not in links])
-        for row in con.table("said, source, target, key, named, first", _TARGETS, (unknown,)):
+        for row in con.table("sentence, source, target, key, named, first", _TARGETS, (unknown,)):
             found[row[0]].append(row)
         allowed = accepts([rows[0][1] for rows in found.values()])
         links.update((sentence, rows) for sentence, rows in found.items() if rows[0][1] in allowed)
@@ -421,7 +421,7 @@ def _find_mentions(
     return {note: score for note, score in best.items() if note in allowed}, mentioned, lengths
 
 
-_WrittenLink = tuple[Any, ...]  # said, source, target, its key, how many notes have that name (0, 1, more), the first
+_WrittenLink = tuple[Any, ...]  # a row of _TARGETS; `named` counts the notes of that name (0, 1, more), `first` is one
 
 
 def _resolve_targets(con: Connection, rows: list[_WrittenLink]) -> set[int]:

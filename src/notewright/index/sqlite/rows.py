@@ -36,9 +36,9 @@ class Row(NamedTuple):
     sections: list[str]  # the body, split before each heading: the words of column `body`
     names: list[tuple[str, str]]  # (kind, key)
     tags: list[tuple[str, str]]  # (key, name)
-    links: list[tuple[Any, ...]]  # columns of `links` after source, no keys; `said` counts from the first link, or None
+    links: list[tuple[Any, ...]]  # columns of `links` after source, no keys; `sentence` counts from the first link
     words: tuple[str, ...]  # the other columns of `words`
-    said: list[tuple[int, str]]  # (number of the first link of the sentence, the sentence)
+    sentences: list[tuple[int, str]]  # (number of the first link of the sentence, the sentence)
     is_prepared: bool = False
 
 
@@ -56,8 +56,8 @@ def to_row(filing: "Filing") -> Row:
     if note is None:
         return Row(file, None, [], names, [], [], (), [])
     names += _list_other_names(note)
-    links, said = _list_links(note)
-    return Row(file, _to_texts(note), _cut_sections(note), names, _list_tags(note), links, _list_words(note), said)
+    links, sentences = _list_links(note)
+    return Row(file, _to_texts(note), _cut_sections(note), names, _list_tags(note), links, _list_words(note), sentences)
 
 
 def _list_other_names(note: Note) -> list[tuple[str, str]]:
@@ -94,7 +94,7 @@ def prepare_row(row: Row) -> Row:
     return row._replace(
         sections=list(map(index_words, row.sections)),
         words=tuple(map(index_words, row.words)),
-        said=[(number, index_words(sentence)) for number, sentence in row.said],
+        sentences=[(number, index_words(sentence)) for number, sentence in row.sentences],
         is_prepared=True,
     )
 
@@ -104,16 +104,16 @@ def _list_links(note: Note) -> tuple[list[tuple[Any, ...]], list[tuple[int, str]
         return [], []
     sentences = {mention.link.start: mention.sentence for mention in find_mentions(note)}
     rows: list[tuple[Any, ...]] = []
-    said: list[tuple[int, str]] = []
+    numbered: list[tuple[int, str]] = []
     before: str | None = None
     for number, link in enumerate(note.links):
         sentence = sentences.get(link.start) if link.key is None else None
         if sentence is not None and sentence is not before:
-            said.append((number, sentence))
+            numbered.append((number, sentence))
         before = sentence
-        place = said[-1][0] if sentence is not None else None
+        place = numbered[-1][0] if sentence is not None else None
         rows.append((link.kind, link.target, link.subpath, link.line, link.start, link.end, place))
-    return rows, said
+    return rows, numbered
 
 
 @lru_cache(8_192)
@@ -160,7 +160,7 @@ _NAME = "insert into names values(?,?,?)"
 _TAG = "insert into tags values(?,?,?)"
 _LINK = "insert into links values(?,?,?,?,?,?,?,?,?,?,?,?)"
 _WORDS = "replace into words(rowid, title, alias, head, place, front, tag, body) values(?,?,?,?,?,?,?,?)"
-_SAID = "insert into said(rowid, sentence) values(?,?)"
+_SENTENCE = "insert into sentences(rowid, sentence) values(?,?)"
 _INSERT_WORD = "insert into vocabulary(word, stem) values(?1, nullif(?2, ?1))"
 
 
@@ -173,7 +173,7 @@ def insert(to: Connection, rows: Iterable[tuple[int, Row]], first_link: int) -> 
     """Insert prepared rows whose `files` rows exist, each with its number, ascending; return the next free number of a
     link. Rows of a changed file that `_remove` left are replaced."""
     many = to.db.executemany
-    texts, names, tags, words, said = [], [], [], [], []
+    texts, names, tags, words, sentences = [], [], [], [], []
     linking: list[tuple[int, int, Row]] = []
     for file, row in rows:
         names += [(file, *name) for name in row.names]
@@ -183,11 +183,11 @@ def insert(to: Connection, rows: Iterable[tuple[int, Row]], first_link: int) -> 
         texts.append((file, headings, list_section_starts(to, row.sections), properties, text))
         words.append((file, *row.words, "\n".join(row.sections)))
         tags += [(file, *tag) for tag in row.tags]
-        said += [(first_link + number, sentence) for number, sentence in row.said]
+        sentences += [(first_link + number, sentence) for number, sentence in row.sentences]
         if row.links:
             linking.append((first_link, file, row))
             first_link += len(row.links)
-    for sql, found in ((_TEXT, texts), (_NAME, names), (_TAG, tags), (_WORDS, words), (_SAID, said)):
+    for sql, found in ((_TEXT, texts), (_NAME, names), (_TAG, tags), (_WORDS, words), (_SENTENCE, sentences)):
         if found:
             many(sql, found)
     if linking:
@@ -230,8 +230,9 @@ def _remove(to: Connection, dropped: Iterable[int], linking: Iterable[int]) -> N
     if not numbers:
         return
     many = to.db.executemany
-    said = [row for (file,) in numbers for row in to.rows("select said from links where source=?", (file,)) if row[0]]
-    many("delete from said where rowid=?", sorted(set(said)))
+    select = "select sentence from links where source=?"
+    sentences = [row for (file,) in numbers for row in to.rows(select, (file,)) if row[0]]
+    many("delete from sentences where rowid=?", sorted(set(sentences)))
     many("delete from links where source=?", numbers)
     for table, column in (("tags", "file"), ("names", "file"), ("texts", "id")):
         many(f"delete from {table} where {column}=?", [(file,) for file in dropped])
@@ -304,7 +305,8 @@ def _insert_with_words(to: Connection, numbered: Sequence[tuple[int, Row]]) -> N
         batch = [(file, prepare_row(row)) for file, row in numbered[start : start + ROWS_PER_BATCH]]
         link = insert(to, batch, link)
         for _, row in batch:
-            for piece in _cut_pieces("\n".join((*row.words, *row.sections, *(sentence for _, sentence in row.said)))):
+            sentences = (sentence for _, sentence in row.sentences)
+            for piece in _cut_pieces("\n".join((*row.words, *row.sections, *sentences))):
                 words_met.update(to.tokenize(piece))
     add_words(to, words_met)
 

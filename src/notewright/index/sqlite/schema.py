@@ -10,7 +10,7 @@ import apsw
 
 from notewright.lazy_dataclass import dataclass, field
 
-VERSION = 5  # of the tables; an index with another number is rebuilt
+VERSION = 6  # of the tables; an index with another number is rebuilt
 MARK = "\U0010fffd"  # a word that is indexed with every note and stands in none
 NOTHING = '"\U0010fffc"'  # an expression for a word that is in no note
 COLUMNS = ("title", "alias", "head", "body", "place", "front", "tag")
@@ -38,11 +38,11 @@ create table tags(file integer not null, key text not null, name text not null);
 create table links(
   id integer primary key, source integer not null, kind text not null, target text not null, subpath text not null,
   line integer not null, start integer not null, end integer not null,  -- start and end in the text
-  key text not null, slug text not null, whole text, said integer);
+  key text not null, slug text not null, whole text, sentence integer);  -- in `sentences`
 create table vocabulary(id integer primary key, word text not null, stem text);  -- null: it is its own, as most are
 create virtual table words using fts5({", ".join(COLUMNS)}, content='', contentless_delete=1,
   tokenize='{_TOKENIZER}');
-create virtual table said using fts5(sentence, content='', contentless_delete=1, tokenize='{_TOKENIZER}');
+create virtual table sentences using fts5(sentence, content='', contentless_delete=1, tokenize='{_TOKENIZER}');
 create virtual table terms using fts5vocab(words, row);
 insert into words(words, rank) values('rank', 'bm25({", ".join(map(str, WEIGHTS))})');
 """
