@@ -8,6 +8,7 @@ import pytest
 from notewright import errors
 from notewright.errors import Internal, NotFound
 from notewright.surfaces.base import (
+    MAX_ANSWER_BYTES,
     Answer,
     BadArgument,
     Call,
@@ -17,6 +18,7 @@ from notewright.surfaces.base import (
     Style,
     Surface,
     Tool,
+    join_bounded,
     merge_tools,
 )
 from notewright.surfaces.perform import coerce_leniently, perform
@@ -136,6 +138,20 @@ def test_something_happens_once_in_a_session() -> None:
         False,
         True,
     ]
+
+
+@pytest.mark.parametrize(
+    ("separator", "around"), [("\n", ("", "")), (", ", ("[", "]")), (",", ('{"é": [', '], "n": 1}'))]
+)
+def test_a_joined_answer_is_whole_up_to_a_mebibyte_and_never_longer(separator: str, around: tuple[str, str]) -> None:
+    frame = sum(len(text.encode()) for text in around)
+    entries = ["é" * 500] * 1_000
+    entries.append("x" * (MAX_ANSWER_BYTES - frame - 1_000 * (1_000 + len(separator))))
+    whole = join_bounded(entries, "query", separator=separator, around=around)
+    assert len(whole.text.encode()) == MAX_ANSWER_BYTES and whole.meta is None
+    cut = join_bounded([*entries[:-1], entries[-1] + "x"], "query", separator=separator, around=around)
+    assert cut.blocks[0] == separator.join(entries[:-1]).join(around)
+    assert cut.blocks[1] == "Cut: 1000 of 1001 shown. Narrow the query."
 
 
 def test_surfaces_that_claim_one_name_are_not_served_together() -> None:

@@ -370,7 +370,8 @@ def join_bounded(
 ) -> Answer:
     """The entries joined; `narrow` names the argument that asks for fewer."""
     sizes = (len(entry.encode("utf-8", "replace")) + len(separator) for entry in entries)
-    kept = count_fitting(sizes, MAX_ANSWER_BYTES)
+    room = MAX_ANSWER_BYTES + len(separator) - sum(len(text.encode("utf-8", "replace")) for text in around)
+    kept = count_fitting(sizes, room)
     text = around[0] + separator.join(entries[:kept]) + around[1]
     if kept == len(entries):
         return Answer.of(text)
