@@ -373,6 +373,14 @@ def test_tc50_remove_tag(vault: OpenVault) -> None:
     assert v.told("get_note_metadata", name="test")["frontmatter"] == {"tags": ["project"]}
 
 
+def test_a_text_of_several_tags_becomes_a_list_as_others_are_written(vault: OpenVault) -> None:
+    v = vault({"test": "---\ntags: vc, project\n---\nBody", "flow": "---\ntags: [vc,project] # two\n---\nBody"})
+    assert v.told("remove_tag", name="test", tag="vc")["tags"] == ["project"]
+    assert v.text("read_note", name="test") == "---\ntags:\n- project\n---\nBody"
+    v.told("remove_tag", name="flow", tag="vc")
+    assert v.text("read_note", name="flow") == "---\ntags: [project]\n---\nBody"
+
+
 def test_tc51_remove_tag_that_is_not_there(vault: OpenVault) -> None:
     v = vault({"test": tagged("vc")})
     told = v.told("remove_tag", name="test", tag="project")

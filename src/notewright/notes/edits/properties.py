@@ -75,6 +75,7 @@ class RemoveTag(Edit):
     """A tag out of the frontmatter, if it is there."""
 
     tag: str
+    style: ListStyle | None = None
     ignore_case: bool = True
 
     def splices(self, text: str, path: NotePath) -> list[Splice]:
@@ -86,7 +87,8 @@ class RemoveTag(Edit):
         members = value if isinstance(value, list) else tags
         left = [member for member in members if not _is_same_tag(self.tag, str(member), self.ignore_case)]
         removed = _remove_items(note, key, self.tag, self.ignore_case) if left else ()
-        return [_set_property(note, key, left, first=removed)]
+        style = None if isinstance(value, list) else self.style  # a text becomes a list, a list keeps its style
+        return [_set_property(note, key, left, style, first=removed)]
 
 
 def _set_property(

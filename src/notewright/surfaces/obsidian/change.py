@@ -210,7 +210,7 @@ def add_tag(call: Call, args: Args) -> str:
 def remove_tag(call: Call, args: Args) -> str:
     """Take one tag out of the frontmatter."""
     tag = args["tag"]
-    edited = _edit_note(call, args, RemoveTag(tag, ignore_case=False))
+    edited = _edit_note(call, args, RemoveTag(tag, "flush", ignore_case=False))
     return to_json(name=args["name"], tags=_property_tags(edited), removed=edited.change_id is not None)
 
 
