@@ -62,16 +62,6 @@ def test_a_small_vault_may_shrink_as_it_likes() -> None:
     assert not planned([], {"a.md": "1", "b.md": "1"}, 10**18).is_implausible
 
 
-def test_an_outside_edit_is_found_soon(workspace, tmp_path: Path) -> None:
-    ws = workspace({"Tea.md": "green leaves\n"})
-    assert search(ws, parse_query("oolong")).items == ()
-    (tmp_path / "Main" / "Tea.md").write_text("oolong leaves\n")
-    (tmp_path / "Main" / "New.md").write_text("oolong too\n")
-    until(lambda: len(search(ws, parse_query("oolong")).items) == 2)
-    (tmp_path / "Main" / "New.md").unlink()
-    until(lambda: paths(ws) == ["Tea.md"])
-
-
 class Noting:
     """An index that notes how much was filed and dropped together."""
 
