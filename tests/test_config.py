@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from notewright.config.load import CommandLine, Config, load, obsidian_vault
+from notewright.config.load import CommandLine, Config, load
 from notewright.config.locations import workspace_id
 from notewright.config.settings import SETTINGS, WORKSPACE_SETTINGS
 from notewright.engine.library import name_key
@@ -272,11 +272,6 @@ def test_a_mistake_in_octarines_file_is_invalid(here: Path, text: str) -> None:
     (here / ".octarinerc.json").write_text(text)
     with pytest.raises(Invalid):
         loaded(here, surface="octarine")
-
-
-def test_the_obsidian_vault_comes_from_its_variable() -> None:
-    assert obsidian_vault({"OBSIDIAN_VAULT_PATH": "/vault"}) == "/vault"
-    assert obsidian_vault({}) is None
 
 
 def test_a_variable_that_is_nearly_a_setting_is_warned_of(here: Path, caplog: pytest.LogCaptureFixture) -> None:

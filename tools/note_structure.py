@@ -131,9 +131,7 @@ def _item_ends(lines: LineNumbers, tree: Tree, siblings: list[int | Leaf]) -> It
         yield child, max(last, lines.at(container.start))
 
 
-def rename_block(
-    note: Note, old: str, new: str, names: Names, notes: Iterable[Note], policy: LinkPolicy = OBSIDIAN
-) -> tuple[RewrittenFile, ...]:
+def rename_block(note: Note, old: str, new: str, names: Names, notes: Iterable[Note]) -> tuple[RewrittenFile, ...]:
     """The texts that change when a block id of `note` becomes another."""
     old, new = old.lstrip("#^"), new.lstrip("#^")
     if not _BLOCK_ID.fullmatch(new) or new == old:
@@ -149,7 +147,7 @@ def rename_block(
     return rewrite_subpaths(
         note,
         own,
-        find_subpath_links(note, names, notes, policy),
+        find_subpath_links(note, names, notes),
         lambda link: f"#^{new}" if link.subpath.lower() == wanted else None,
     )
 

@@ -139,9 +139,9 @@ def prepare_config(
     return configure
 
 
-def obsidian_vault(environ: Mapping[str, str] = os.environ) -> str | None:
+def obsidian_vault() -> str | None:
     """The folder that the obsidian surface's own variable names."""
-    return environ.get("OBSIDIAN_VAULT_PATH") or None
+    return os.environ.get("OBSIDIAN_VAULT_PATH") or None
 
 
 class UserFolders(NamedTuple):

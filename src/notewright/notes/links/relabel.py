@@ -10,7 +10,7 @@ from notewright.notes.edits.sections import require_section
 from notewright.notes.edits.splices import Splice, apply_splices
 from notewright.notes.links.names import Names
 from notewright.notes.links.rename import RewrittenFile, encode_target
-from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, resolve
+from notewright.notes.links.resolve import resolve
 from notewright.notes.links.syntax import find_definition_end, is_reference, parse_destination, strip_links
 from notewright.notes.model import Link, Note, tag_key
 from notewright.notes.parse.headings import find_section, heading_ancestors, heading_key, subpath_keys
@@ -20,9 +20,7 @@ from notewright.notes.parse.tags import is_tag
 _NOT_IN_LINKS = re.compile(r"(?:[:#|^\\\[\]\s]|%%)+")
 
 
-def rename_heading(
-    note: Note, old: str, new: str, names: Names, notes: Iterable[Note], policy: LinkPolicy = OBSIDIAN
-) -> tuple[RewrittenFile, ...]:
+def rename_heading(note: Note, old: str, new: str, names: Names, notes: Iterable[Note]) -> tuple[RewrittenFile, ...]:
     """The texts that change when a heading of `note` gets a new text. `notes` are those that may link to it."""
     heading = require_section(note, old).heading
     new, place = new.strip(), note.text.find(heading.text, heading.start, heading.end)
@@ -51,7 +49,7 @@ def rename_heading(
                 return subpath
         raise Exists(f"{note.path} has a heading {new!r} already", hint="choose another text", path=note.path)
 
-    links = find_subpath_links(note, names, notes, policy)
+    links = find_subpath_links(note, names, notes)
     return rewrite_subpaths(note, own, links, lambda link: find_subpath(link.subpath))
 
 
@@ -85,14 +83,14 @@ def rename_tag(notes: Iterable[Note], old: str, new: str, *, nested: bool = True
 # ---- links to a place in a note -----------------------------------------------------------------------
 
 
-def find_subpath_links(note: Note, names: Names, notes: Iterable[Note], policy: LinkPolicy) -> list[tuple[Note, Link]]:
+def find_subpath_links(note: Note, names: Names, notes: Iterable[Note]) -> list[tuple[Note, Link]]:
     """Every link with a subpath that leads to the note, its own included."""
     others = [other for other in notes if other.path != note.path]
     return [
         (other, link)
         for other in (note, *others)
         for link in other.links
-        if link.subpath and resolve(link.target, other.path, names, policy) == note.path
+        if link.subpath and resolve(link.target, other.path, names) == note.path
     ]
 
 
