@@ -110,8 +110,9 @@ def test_globs_find_in_every_vault_what_git_finds(shared: Path) -> None:
         for case in json.loads(truth.read_text())["glob"]:
             if "?" in case["pattern"] and not all(map(str.isascii, paths)):
                 continue  # git's ? is one byte, ours one character
-            matches = compile_glob(case["pattern"], ignore_case=case["ignore_case"])
-            found = [path for path in paths if matches(path)]
+            fold = str.lower if case["ignore_case"] else str
+            matches = compile_glob(fold(case["pattern"]))
+            found = [path for path in paths if matches(fold(path))]
             said = (truth.parent.name, case["pattern"])
             assert (said, len(found)) == (said, case["count"])
             assert found[:12] == case["first"][:12], said

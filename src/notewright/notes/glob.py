@@ -21,9 +21,7 @@ _TOKEN = re.compile(r"\\.|\[[!^]?+(?:\\.|[^\\])(?:\\.|[^\]\\])*+\]|[^\\\[]", re.
 _Part = TypeVar("_Part")
 
 
-def compile_glob(
-    pattern: str, *, basename: bool = False, negation: bool = False, ignore_case: bool = False
-) -> Callable[[str], bool]:
+def compile_glob(pattern: str, *, basename: bool = False, negation: bool = False) -> Callable[[str], bool]:
     """A test for paths. `basename`: a pattern without `/` looks at the last segment alone. `negation`: `!` in front.
 
     Invalid for an empty, an unfinished or an excessive pattern.
@@ -35,7 +33,7 @@ def compile_glob(
     wanted = True
     while negation and pattern.startswith("!"):
         pattern, wanted = pattern[1:], not wanted
-    matches = _compile(pattern, ignore_case).fullmatch
+    matches = _compile(pattern).fullmatch
     if basename and "/" not in pattern and "**" not in pattern:
         return lambda path: (matches(path.rpartition("/")[2]) is not None) is wanted
     return lambda path: (matches(path) is not None) is wanted
@@ -70,9 +68,9 @@ def glob_name_start(pattern: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _compile(pattern: str, ignore_case: bool) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     source = "|".join(map(_to_regex, dict.fromkeys(_expand_braces(pattern))))
-    return re.compile(source, re.DOTALL | (re.IGNORECASE if ignore_case else 0))
+    return re.compile(source, re.DOTALL)
 
 
 def _invalid(pattern: str, why: str) -> Invalid:
