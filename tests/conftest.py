@@ -75,10 +75,8 @@ def workspace(tmp_path: Path) -> Generator[MakeWorkspace, None, None]:
     def make(files: Mapping[str, str | bytes] | None = None, name: str = "Main", **settings: Any) -> Workspace:
         root = tmp_path / name
         write_files(root, files or {})
-        asked = WorkspaceConfig(name, name.lower().replace(" ", "-"), str(root), **settings)
-        ws = open_workspace(asked, Config((asked,), str(tmp_path / "state"), str(tmp_path / "cache")))
-        opened.append(ws)
-        return ws
+        opened.append(open_folder(root, tmp_path, **settings))
+        return opened[-1]
 
     yield make
     for ws in opened:
@@ -132,6 +130,12 @@ def bucket_of(
     yield made
     made.close()
     proxy.stop()
+
+
+def open_folder(root: Path, kept: Path, *, watch: bool = True, **settings: Any) -> Workspace:
+    """The workspace of a folder, named after it, with its history and index in the folder `kept`."""
+    asked = WorkspaceConfig(root.name, root.name.lower().replace(" ", "-"), str(root), **settings)
+    return open_workspace(asked, Config((asked,), str(kept / "state"), str(kept / "cache")), watch=watch)
 
 
 def write_files(root: Path, files: Mapping[str, str | bytes]) -> None:

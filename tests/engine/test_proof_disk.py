@@ -3,17 +3,15 @@
 from pathlib import Path
 
 import pytest
-from tests.conftest import MakeWorkspace, read_files, write_files
+from tests.conftest import MakeWorkspace, open_folder, read_files, write_files
 from tests.engine.mounting import read_only, small_disk
 from tests.engine.proving import differences, found
 
-from notewright.app.opening import close_workspace, open_workspace
+from notewright.app.opening import close_workspace
 from notewright.cli.main import main
-from notewright.config.load import Config, WorkspaceConfig
 from notewright.engine.changes.history import undo
 from notewright.engine.find.links import incoming
 from notewright.engine.move import move
-from notewright.engine.workspace import Workspace
 from notewright.engine.write import change_text, create, delete
 from notewright.errors import Forbidden, NoSpace, Problem, Unavailable
 from notewright.ledger.base import ChangeQuery
@@ -42,11 +40,6 @@ def test_a_folder_on_a_read_only_disk_is_read_and_searched_and_refuses_writes(
     assert read_files(tmp_path / "Main") == {"Tea.md": b"green\n", "L.md": b"[[Tea]]\n"}
 
 
-def open_with(place: Path) -> Workspace:
-    asked = WorkspaceConfig("Main", "main", str(place / "Main"))
-    return open_workspace(asked, Config((asked,), str(place / "state"), str(place / "cache")))
-
-
 @pytest.mark.parametrize("ours", ["state", "cache"])
 def test_a_state_or_cache_folder_that_takes_no_writes_is_named(
     tmp_path: Path, ours: str, capsys: pytest.CaptureFixture[str]
@@ -55,7 +48,7 @@ def test_a_state_or_cache_folder_that_takes_no_writes_is_named(
     (tmp_path / ours).mkdir()
     with read_only(tmp_path / ours):
         with pytest.raises(Unavailable) as refused:
-            open_with(tmp_path)
+            open_folder(tmp_path / "Main", tmp_path)
         assert str(tmp_path / ours) in str(refused.value) and f"{ours} directory" in refused.value.hint
         words = ["search", "green", "--workspace", str(tmp_path / "Main"), "--state", str(tmp_path / ours)]
         assert main(words) == 1
@@ -68,7 +61,7 @@ def test_a_change_set_that_does_not_fit_on_the_disk_is_refused_whole(tmp_path: P
     with small_disk(tmp_path / "Main", 300):
         write_files(tmp_path / "Main", {"Old.md": "the note\n", **linking})
         before = read_files(tmp_path / "Main")
-        ws = open_with(tmp_path)
+        ws = open_folder(tmp_path / "Main", tmp_path)
         try:
             with pytest.raises(NoSpace, match="no space"):
                 move(ws, NotePath("Old.md"), "A much longer name than the old one was")
@@ -86,7 +79,7 @@ def test_a_change_set_that_does_not_fit_on_the_disk_is_refused_whole(tmp_path: P
 def test_a_full_disk_of_the_history_refuses_a_change_and_keeps_what_was_there(tmp_path: Path) -> None:
     write_files(tmp_path / "Main", {"Tea.md": "green\n"})
     with small_disk(tmp_path / "state", 400):
-        ws = open_with(tmp_path)
+        ws = open_folder(tmp_path / "Main", tmp_path)
         try:
             first = change_text(ws, NotePath("Tea.md"), lambda text: text + "more\n").change_id
             (tmp_path / "state" / "filler").write_bytes(b"x" * 150_000)
@@ -106,7 +99,7 @@ def test_a_full_disk_of_the_history_refuses_a_change_and_keeps_what_was_there(tm
 def test_a_full_disk_of_the_index_refuses_no_write_and_it_catches_up(tmp_path: Path) -> None:
     write_files(tmp_path / "Main", {"Tea.md": "green\n"})
     with small_disk(tmp_path / "cache", 16_000):
-        ws = open_with(tmp_path)
+        ws = open_folder(tmp_path / "Main", tmp_path)
         try:
             assert found(ws, "green") == ["Tea.md"]
             filler = tmp_path / "cache" / "filler"

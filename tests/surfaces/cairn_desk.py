@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.conftest import write_files
+from tests.conftest import open_folder, write_files
 
-from notewright.app.opening import close_workspace, open_workspace
-from notewright.config.load import Config, WorkspaceConfig
+from notewright.app.opening import close_workspace
 from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace
 from notewright.ledger.base import Actor
@@ -89,9 +88,7 @@ def desks(tmp_path: Path) -> Generator[OpenDesk, None, None]:
         write_files(root, {f"{path}.md": text for path, text in (notes or {}).items()})
         for path, seconds in (times or {}).items():
             os.utime(root / f"{path}.md", (seconds, seconds))
-        asked = WorkspaceConfig(root.name, root.name.lower(), str(root), **settings)
-        config = Config((asked,), str(tmp_path / "state"), str(tmp_path / "cache"))
-        opened.append(Desk(open_workspace(asked, config, watch=False), root))
+        opened.append(Desk(open_folder(root, tmp_path, watch=False, **settings), root))
         return opened[-1]
 
     yield make

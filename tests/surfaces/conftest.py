@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conftest import open_folder
 from tests.surfaces import cairn_desk, notes_desk
 from tests.surfaces.vault import Vault, filled
 
-from notewright.app.opening import close_workspace, open_workspace
-from notewright.config.load import Config, WorkspaceConfig
+from notewright.app.opening import close_workspace
 
 OpenVault = Callable[..., Vault]
 
@@ -38,9 +38,7 @@ def vault(tmp_path: Path) -> Generator[OpenVault, None, None]:
         root = tmp_path / f"Vault{len(opened) or ''}"
         root.mkdir()
         filled(root, notes or {})
-        asked = WorkspaceConfig(root.name, root.name.lower(), str(root), **settings)
-        config = Config((asked,), str(tmp_path / "state"), str(tmp_path / "cache"))
-        opened.append(Vault(root, open_workspace(asked, config, watch=watch)))
+        opened.append(Vault(root, open_folder(root, tmp_path, watch=watch, **settings)))
         return opened[-1]
 
     yield make

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tests.conftest import write_files
+from tests.conftest import open_folder, write_files
 
-from notewright.app.opening import close_workspace, open_workspace
-from notewright.config.load import Config, WorkspaceConfig
+from notewright.app.opening import close_workspace
 from notewright.engine.library import Library
 from notewright.engine.workspace import Workspace
 from notewright.ledger.base import Actor
@@ -106,9 +105,7 @@ def desks(tmp_path: Path) -> Generator[MakeDesk, None, None]:
             write_files(root, content)
             for path in content:
                 os.utime(root / path, (WRITTEN, WRITTEN))
-            asked = WorkspaceConfig(name, name.lower(), str(root), **settings)
-            config = Config((asked,), str(tmp_path / "state"), str(tmp_path / "cache"))
-            opened.append(replace(open_workspace(asked, config, watch=False), clock=clock))
+            opened.append(replace(open_folder(root, tmp_path, watch=False, **settings), clock=clock))
         first = next(iter(named), "Main")
         return Desk(tuple(opened[count:]), tmp_path / f"{count}" / first)
 

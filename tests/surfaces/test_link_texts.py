@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.conftest import REAL_VAULTS
+from tests.conftest import REAL_VAULTS, open_folder
 from tests.surfaces.notes_desk import MakeDesk
 
-from notewright.app.opening import close_workspace, open_workspace
-from notewright.config.load import Config, WorkspaceConfig
+from notewright.app.opening import close_workspace
 from notewright.engine.find.context import pack_for_note
 from notewright.engine.find.links import incoming, outgoing
 from notewright.engine.library import Library
@@ -43,8 +42,7 @@ def real(request: pytest.FixtureRequest, shared: Path, tmp_path_factory: pytest.
     if not place.is_dir():
         pytest.skip(f"the vault {request.param} is not among the shared ones")
     kept = tmp_path_factory.mktemp("kept")
-    asked = WorkspaceConfig("Vault", "vault", str(place / "vault"))
-    ws = open_workspace(asked, Config((asked,), str(kept / "state"), str(kept / "cache")))
+    ws = open_folder(place / "vault", kept)
     yield ws
     close_workspace(ws)
 

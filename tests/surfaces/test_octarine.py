@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import write_files
+from tests.conftest import open_folder, write_files
 from tests.waiting import until
 
 from notewright.accounts.limits import RateLimits
-from notewright.app.opening import close_workspace, open_workspace
-from notewright.config.load import Config, WorkspaceConfig
+from notewright.app.opening import close_workspace
 from notewright.config.octarine import Octarine
 from notewright.engine.changes.history import list_changes, undo
 from notewright.engine.indexing.ready import wait_for_texts
@@ -97,8 +96,7 @@ def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     place, opened = tmp_path_factory.mktemp("still"), list[Workspace]()
     for name, files in (("Work", FILES), ("Home", {"Diary.md": "Today: a Project.\n"})):
         write_files(place / name, files)
-        asked = WorkspaceConfig(name, name.lower(), str(place / name))
-        opened.append(open_workspace(asked, Config((asked,), str(place / "state"), str(place / "cache"))))
+        opened.append(open_folder(place / name, place))
     yield Desk(opened)
     for ws in opened:
         close_workspace(ws)

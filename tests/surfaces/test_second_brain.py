@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import read_files, write_files
+from tests.conftest import open_folder, read_files, write_files
 
 from notewright import errors
 from notewright.accounts.limits import RateLimits
-from notewright.app.opening import close_workspace, open_workspace
-from notewright.config.load import Config, WorkspaceConfig
+from notewright.app.opening import close_workspace
 from notewright.engine.changes.history import list_changes, undo
 from notewright.engine.indexing.ready import wait_for_texts
 from notewright.engine.library import Library
@@ -91,8 +90,7 @@ def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brain]:
     write_files(place / "Brain", FILES)
     for age, path in enumerate(sorted(FILES)):
         os.utime(place / "Brain" / path, (1_700_000_000 - age, 1_700_000_000 - age))
-    asked = WorkspaceConfig("Brain", "brain", str(place / "Brain"))
-    ws = open_workspace(asked, Config((asked,), str(place / "state"), str(place / "cache")))
+    ws = open_folder(place / "Brain", place)
     yield Brain(ws)
     close_workspace(ws)
 
@@ -686,8 +684,7 @@ PARA = ["README.md", *(f"{folder}/README.md" for folder in ("archives", "areas",
 
 def opened(place: Path, **settings: Any) -> Workspace:
     (place / "Brain").mkdir(exist_ok=True)
-    asked = WorkspaceConfig("Brain", "brain", str(place / "Brain"), **settings)
-    return open_workspace(asked, Config((asked,), str(place / "state"), str(place / "cache")))
+    return open_folder(place / "Brain", place, **settings)
 
 
 def files_in(place: Path) -> list[str]:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conftest import open_folder
 from tests.waiting import until
 
-from notewright.app.opening import close_workspace, open_workspace
-from notewright.config.load import Config, WorkspaceConfig
+from notewright.app.opening import close_workspace
 from notewright.engine.find.links import links
 from notewright.engine.find.search import parse_query, search
 from notewright.engine.indexing.difference import IndexDifference, compare
@@ -127,9 +127,7 @@ def test_a_second_process_sees_what_the_first_follows(workspace, tmp_path: Path)
 def test_when_the_first_ends_the_second_takes_over(tmp_path: Path) -> None:
     (tmp_path / "Main").mkdir()
     (tmp_path / "Main" / "Tea.md").write_text("green\n")
-    asked = WorkspaceConfig("Main", "main", str(tmp_path / "Main"))
-    config = Config((asked,), str(tmp_path / "state"), str(tmp_path / "cache"))
-    first, second = open_workspace(asked, config), open_workspace(asked, config)
+    first, second = (open_folder(tmp_path / "Main", tmp_path) for _ in range(2))
     search(second, parse_query("green"))
     close_workspace(first)
     (tmp_path / "Main" / "Tea.md").write_text("black\n")
