@@ -16,8 +16,8 @@ from notewright.notes.words import query_words
 SENTENCE_WORDS = 5  # so many words beside a phrase are a sentence that quotes something, not a search for the quotation
 MAX_QUESTION_CHARS = 4_000  # characters of a question; what comes after them is not looked for
 DEPTH = 100  # of each list of evidence: the best hundred change nothing, the best thirty cost a point
-SPREADING = 30  # so many of the best share their scores with their neighbours
-STRANGERS = 10  # so many notes without any of the words may come in by their neighbours
+MAX_SHARING_NOTES = 30  # the best notes, which share their scores with their neighbours
+MAX_UNMATCHED_NOTES = 10  # notes without any of the words that may come in by their neighbours
 
 
 class Hit(NamedTuple):
@@ -90,21 +90,21 @@ def find(index: Index, query: Query) -> Hits:
 def _ranked(index: Index, query: Query, evidence: SearchEvidence) -> ranking.Ranking:
     """Rank by all evidence. The best share with their neighbours; a few of these come in without any of the words."""
     scores, sections = ranking.rank(evidence)
-    best = nlargest(SPREADING, scores, key=scores.__getitem__)
+    best = nlargest(MAX_SHARING_NOTES, scores, key=scores.__getitem__)
     given = ranking.score_neighbours(scores, index.neighbours(best))
     met, every = evidence.meets, evidence.meets is None and query.visible == EVERYTHING
-    unmatched = (note for note in given if note not in scores)
-    strangers = nlargest(STRANGERS if every else STRANGERS * 4, unmatched, key=given.__getitem__)
-    strangers = [note for note in strangers if met is None or note in met]
+    most = MAX_UNMATCHED_NOTES if every else MAX_UNMATCHED_NOTES * 4
+    unmatched = nlargest(most, (note for note in given if note not in scores), key=given.__getitem__)
+    unmatched = [note for note in unmatched if met is None or note in met]
     linked = [note for note in best if note in given]
-    candidates = {note: given[note] for note in (*linked, *strangers)}
-    if every:  # degrees only of notes that can reach the page, and only of links between visible notes
+    candidates = {note: given[note] for note in (*linked, *unmatched)}
+    if every:  # a note too low for the page needs no degree; else the degrees tell which notes are visible
         low = ranking.find_unreachable(scores, candidates, max(query.offset + query.limit, ranking.PAGE_HITS))
         degrees = index.degrees([note for note in candidates if note not in low])
     else:
         degrees = index.degrees(list(candidates), query.visible)
-    shown = strangers if every else [note for note in strangers if note in degrees]
-    kept = [*linked, *shown[:STRANGERS]]
+    shown = unmatched if every else [note for note in unmatched if note in degrees]
+    kept = [*linked, *shown[:MAX_UNMATCHED_NOTES]]
     after = ranking.add_shares(scores, {note: given[note] for note in kept}, degrees)
     return ranking.Ranking(ranking.raise_whole_matches(after, evidence.whole), sections)
 

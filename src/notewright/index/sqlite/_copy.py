@@ -1,6 +1,6 @@
 """Exports the current index as one file, and installs such a file as the current index on another machine.
 
-An installed copy is a cache that somebody else wrote: its tables must be exactly ours, and it counts as wanting until
+An installed copy was written by another machine: its tables must be exactly ours, and it counts as incomplete until
 every stamp in it was compared with the store.
 """
 
@@ -55,7 +55,7 @@ def _copy(generations: Generations, folder: Path, file: Path) -> IndexEdition:
 
 @contextmanager
 def install_copy(generations: Generations, total: int) -> Iterator[Path]:
-    """A path to write such a copy to; on exit it becomes the current index, marked as wanting. Removed on an exception.
+    """A path to write such a copy to; on exit it becomes the current index, marked incomplete. Removed on an exception.
     Unavailable if it is not an index of this form."""
     with generations.building(total):
         place = generations.make_place()
@@ -82,7 +82,7 @@ def _install(generations: Generations, place: Path) -> None:
         made.db.execute("begin immediate")
         made.rows("insert or ignore into meta select 'origin', value from meta where key='name'")
         made.rows("update meta set value=? where key='name'", (secrets.token_hex(8),))
-        made.rows("update meta set value=1 where key='wanting'")
+        made.rows("update meta set value=1 where key='incomplete'")
         made.db.execute("commit")
     finally:
         made.close()

@@ -91,7 +91,7 @@ class SqliteBuild:
                         rows = [to_row(filing) for filing in again(sorted(changed))]
                         upsert(made, rows, drop=changed - {str(row.file[0]) for row in rows})
                 # If the old index was replaced, its list of changed files is lost: compare everything with the store.
-                made.rows("update meta set value=? where key='wanting'", (int(changed is None),))
+                made.rows("update meta set value=? where key='incomplete'", (int(changed is None),))
             finally:
                 made.close()
             self._generations.point(self._place)

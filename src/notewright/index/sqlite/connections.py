@@ -114,8 +114,8 @@ class IndexConnections:
             return known[1]
 
         def read_generation(con: Connection) -> Generation:
-            meta = dict(con.rows("select key, value from meta where key in ('name', 'wanting')"))
-            answer = Generation(str(meta.get("name")), meta.get("wanting") == 0)
+            meta = dict(con.rows("select key, value from meta where key in ('name', 'incomplete')"))
+            answer = Generation(str(meta.get("name")), meta.get("incomplete") == 0)
             if answer.whole and identity is not None and self.generations.find_current() == identity:
                 self._whole = (identity, answer, con)
             return answer

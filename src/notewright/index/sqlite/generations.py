@@ -5,7 +5,7 @@
     current-1 ->    g-5e0c…, for indexes of form 1: another program version keeps its own
     g-5e0c…/index.db
 
-Anything here can be deleted at any moment. A missing index is created again, empty and marked as wanting.
+Anything here can be deleted at any moment. A missing index is created again, empty and marked as incomplete.
 """
 
 import contextlib

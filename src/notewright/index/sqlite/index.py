@@ -94,7 +94,7 @@ class SqliteIndex:
     def mark_whole(self, name: str) -> None:
         """Only if it still has that name: another index may have replaced it meanwhile."""
         this = "exists (select 1 from meta where key='name' and value=?)"
-        self._write(lambda con: con.rows(f"update meta set value=0 where key='wanting' and {this}", (name,)))
+        self._write(lambda con: con.rows(f"update meta set value=0 where key='incomplete' and {this}", (name,)))
 
     def rebuild(self, total: int) -> AbstractContextManager[Build]:
         from notewright.index.sqlite.build import building

@@ -179,7 +179,7 @@ def create_index(file: Path, *, ready: bool = True) -> Connection:
     with db:
         db.execute(TABLES)
         db.execute(
-            "insert into meta values('name', ?), ('serial', 0), ('wanting', 1), ('building', null)",
+            "insert into meta values('name', ?), ('serial', 0), ('incomplete', 1), ('building', null)",
             (os.urandom(8).hex(),),
         )
     con = Connection(db, *_make_tokenizers(db))
