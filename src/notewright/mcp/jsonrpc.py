@@ -23,8 +23,10 @@ def parse_json(text: bytes) -> Any:
 
 
 def is_plain(text: bytes) -> bool:
-    """There is nothing for `find_flaw`: ASCII without escapes holds no surrogate, so few brackets no deep nesting."""
-    return text.isascii() and b"\\" not in text and text.count(b"[") + text.count(b"{") < MAX_ARGUMENT_DEPTH
+    """There is nothing for `find_flaw`: few brackets mean no deep nesting; a surrogate is written with an escape, in
+    UTF-8 with a byte ED, or in UTF-16 or UTF-32, which have zeros."""
+    may_hold_surrogate = b"\\u" in text or b"\xed" in text or b"\0" in text
+    return not may_hold_surrogate and text.count(b"[") + text.count(b"{") < MAX_ARGUMENT_DEPTH
 
 
 def is_message(given: Any) -> bool:

@@ -120,7 +120,7 @@ def check_arguments(schema: Schema, validator: jsonschema_rs.Draft202012Validato
     """The arguments, if the schema takes them; else BadArgument with the mistake to mend first."""
     is_plain = True
     for name, value in args.items():
-        if name.isascii() and isinstance(value, str) and value.isascii():
+        if name.isascii() and isinstance(value, str) and (value.isascii() or not _has_surrogates(value)):
             continue
         is_plain = False
         flaw = find_json_flaw((name, value))
