@@ -245,9 +245,8 @@ class Authenticate:
         # Our own tokens first: an issuer is not asked about every guess.
         found: Principal | AuthRefusal | None = self._own.find_principal(digest_of(secret))
         if found is None and issuer is not None:
-            if issuer.needs_introspection(secret):  # which takes long, and any guess brings it about
-                self._count_guess(address, peek=True)
-            found = await issuer.authenticate(secret, base_url(scope, self._settings.public_url) + scope["path"])
+            resource = base_url(scope, self._settings.public_url) + scope["path"]
+            found = await issuer.authenticate(secret, resource, partial(self._count_guess, address, peek=True))
         if isinstance(found, Principal):
             return Visitor(found, address, "bearer", found.user)
         if found is None or found.error == "invalid_token":

@@ -172,21 +172,17 @@ class Issuer:
         await self._provider.close()
         await self._http.aclose()
 
-    def needs_introspection(self, secret: str) -> bool:
-        """Whether the issuer has to be asked: an opaque token that is not in the cache."""
-        if self._settings.client is None or not _is_foreign(secret) or self._good.get(digest_of(secret)) is not None:
-            return False
-        try:
-            return parse_header(secret) is None
-        except Untrusted:
-            return False
+    async def authenticate(
+        self, secret: str, resource: str, check_guesses: Callable[[], None] = lambda: None
+    ) -> Principal | AuthRefusal | None:
+        """The bearer of a token for `resource`, or why it is refused; None for a token that is not the issuer's.
 
-    async def authenticate(self, secret: str, resource: str) -> Principal | AuthRefusal | None:
-        """The bearer of a token for `resource`, or why it is refused; None for a token that is not the issuer's."""
+        `check_guesses` is called before the issuer is asked about an opaque token, which any guess brings about.
+        """
         if not _is_foreign(secret):
             return None
         try:
-            claims = await self._find_claims(secret)
+            claims = await self._find_claims(secret, check_guesses)
         except Untrusted as problem:
             return AuthRefusal("invalid_token", str(problem), self.wanted_scope)
         if claims is None:
@@ -202,7 +198,7 @@ class Issuer:
         # The slash tells these users from our own tokens, whose names have none.
         return Principal(f"{host}/{claims.user(settings.user_claim)}", grant, "oauth", admin=ADMIN in ours)
 
-    async def _find_claims(self, token: str) -> Claims | None:
+    async def _find_claims(self, token: str, check_guesses: Callable[[], None]) -> Claims | None:
         """The claims of a good token; None if we have no way to know."""
         digest = digest_of(token)
         if (why := self._bad.get(digest)) is not None:
@@ -214,6 +210,7 @@ class Issuer:
         if header is None and self._settings.client is None:
             return None
         if header is None:
+            check_guesses()
             claims = await self._introspect_shared(token, digest)
         elif header.issuer != self._settings.issuer:  # before its keys are looked for
             raise Untrusted("The access token is of another issuer")
