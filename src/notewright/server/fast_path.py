@@ -42,8 +42,7 @@ class FastPathCalls:
         self._read_only = frozenset(tool.name for tool in surface.tools if tool.annotations.get("readOnlyHint"))
         self._workers = workers
         self._counts = counts
-        self._store_known = False  # a note was read from its store, so the next field is true
-        self._store_is_slow = False  # some notes are fetched by request, which may take long
+        self._store_is_slow: bool | None = None  # some notes are fetched by request; None until one was read
 
     @staticmethod
     def match(message: Any, headers: Headers) -> ToolRequest | None:
@@ -63,9 +62,7 @@ class FastPathCalls:
         """Make the call in a worker thread, and count it."""
         # A write may wait long, and so may a tool that fetches a note from a service.
         from_store = request.tool in STORE_READING_TOOLS
-        is_brief = request.tool in self._read_only and not (
-            from_store and (self._store_is_slow or not self._store_known)
-        )
+        is_brief = request.tool in self._read_only and (not from_store or self._store_is_slow is False)
         run = self._workers.run_brief if is_brief else self._workers.run
         tool = request.tool if request.tool in self._tools.known else "unknown"
         outcome = await run_counted(run, partial(self._respond, request, connection), self._counts, self._surface, tool)
@@ -76,7 +73,6 @@ class FastPathCalls:
         outcome = self._tools.call(connection, request.tool, request.args, cancelled)
         if request.tool in STORE_READING_TOOLS and not outcome.code and not self._store_is_slow:
             self._store_is_slow = not all(ws.store.has_folders for ws in connection.library.workspaces())
-            self._store_known = True
         return CallOutcome(_response(request, outcome), code=outcome.code)
 
 
