@@ -28,7 +28,7 @@ class _CallerQueue:
 
 
 class ConcurrencyLimits:
-    """Of all callers of one process; only its event loop's thread may use it. Zero is no limit."""
+    """The limits of all callers in one process, used on its event loop only. Zero is no limit."""
 
     def __init__(
         self,

@@ -65,7 +65,7 @@ async def read_body(scope: Scope, receive: Receive, slot: CallSlot, stack: conte
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """What the body says, where that has to be an object."""
+    """The body as JSON; Invalid unless it is an object."""
     try:
         document = parse_json(body)
     except (ValueError, RecursionError):
@@ -81,7 +81,7 @@ async def receive_nothing() -> Message:
 
 
 def replay_body(body: bytes, receive: Receive) -> Receive:
-    """The same request for the next reader."""
+    """A `receive` that gives the next reader the same body."""
     replayed = False
 
     async def replay() -> Message:

@@ -56,7 +56,7 @@ class _SharedSession(Session):
 
 
 class _SharedShownVersions:
-    """The versions that any worker has shown."""
+    """The versions that a session was shown, by any worker."""
 
     def __init__(self, rate_limits: RateLimits, session: str, workspace: str) -> None:
         self._rate_limits, self._session, self._workspace = rate_limits, session, workspace
@@ -112,7 +112,7 @@ class Sessions:
         return self._unseal(scope, token) is not None
 
     def find_by_client(self, scope: str, client: str) -> Session:
-        """What is remembered about a client, for requests that name their client and no session."""
+        """The session of a client by its name, for requests without a session id."""
         name = f"{scope}\0client {client}"
         if not self._rate_limits.touch(name, idle=self._idle):
             self._rate_limits.forget_session(name)

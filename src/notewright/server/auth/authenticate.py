@@ -76,7 +76,7 @@ class OwnTokens:
         self._cache: dict[str, Token] = {}
 
     def find_principal(self, digest: str) -> Principal | None:
-        """Whose token this is, as long as it is good."""
+        """The principal of a valid token with this digest."""
         data_version, now = self._registry.data_version(), time.time()
         if data_version != self._data_version:
             self._data_version, self._cache = data_version, {}
@@ -130,7 +130,7 @@ class InsufficientScope(HTTPException):
 
 
 def _limit_body(scope: Scope, receive: Receive, most: int) -> Receive:
-    """The same request; 413 for more than so many bytes, announced or sent."""
+    """Limit the body of a request: 413 for more bytes than that, announced or sent."""
 
     def check(size: int) -> None:
         if size > most:
@@ -178,7 +178,7 @@ def base_path(public_url: str | None) -> str:
 
 @dataclass(frozen=True)
 class AuthSettings:
-    """What `Authenticate` goes by."""
+    """The settings of `Authenticate`."""
 
     registry: Accounts
     cookies: BrowserSessions  # knows the tokens of our own forms, too

@@ -17,7 +17,7 @@ _TIME_BYTES, _DIGEST_BYTES, _SESSION_BYTES = 8, 32, 16
 
 
 class SignedIn(NamedTuple):
-    """What a cookie says: the digest of the token, and which of its sign-ins this is."""
+    """The content of a cookie: the digest of the token, and the id of this sign-in."""
 
     digest: str
     session: str
@@ -36,7 +36,7 @@ class BrowserSessions:
         return seal(self._cookies, issued + bytes.fromhex(token_digest) + secrets.token_bytes(_SESSION_BYTES))
 
     def read(self, value: str, now: float) -> SignedIn | None:
-        """What a cookie was issued for; None if it is not ours or too old."""
+        """The content of a cookie; None if it is not ours or too old."""
         body = unseal(self._cookies, value)
         if body is None or len(body) != _TIME_BYTES + _DIGEST_BYTES + _SESSION_BYTES:
             return None

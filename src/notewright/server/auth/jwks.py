@@ -38,7 +38,7 @@ PUBLIC_KEY_TYPES = ("RSA", "EC", "OKP")
 
 
 class NoAnswer(Exception):
-    """The issuer sent nothing that can be used."""
+    """The issuer sent no usable answer."""
 
 
 def http_client() -> httpx2.AsyncClient:
@@ -96,7 +96,7 @@ class CachedFetch(Generic[T]):
         return self._usable_value()
 
     async def refresh(self) -> T:
-        """A value as new as an outsider can make us fetch one."""
+        """The value, fetched again unless that was done in the last RETRY_SECONDS: outsiders can bring it about."""
         if self._clock() - self._refreshed_at >= RETRY_SECONDS:
             self._refreshed_at = self._clock()
             self._begin()
@@ -135,7 +135,7 @@ class CachedFetch(Generic[T]):
 
 
 def is_safe(url: str, issuer: str) -> bool:
-    """https; or plain http on this machine, if the issuer is there too."""
+    """Whether an address is https, or plain http on this machine if the issuer is there too."""
     try:
         parts, home = urlsplit(url), urlsplit(issuer)
         is_local = parts.hostname in LOOPBACK and home.hostname in LOOPBACK
@@ -153,7 +153,7 @@ class Provider:
         self._keys = CachedFetch(self._fetch_keys, clock)
 
     async def keys_for(self, header: Header) -> list[jwt.PyJWK]:
-        """Those that may have made this signature. Untrusted if the issuer has none, Unavailable if we cannot tell."""
+        """The keys that may have made this signature. Untrusted if there is none, Unavailable if that is unknown."""
         keys = fitting_keys(await self._keys.get(), header) or fitting_keys(await self._keys.refresh(), header)
         if not keys:
             raise Untrusted("The access token is signed with a key that its issuer does not have")
@@ -207,13 +207,13 @@ def signing_keys(document: Mapping[str, Any]) -> list[JwkFields]:
 
 
 def fitting_keys(keys: Sequence[JwkFields], header: Header) -> list[jwt.PyJWK]:
-    """Those with the name that the token gives, and of the kind that its algorithm needs."""
+    """The keys with the name that the token gives, and of the kind that its algorithm needs."""
     named = (_load_key(header.algorithm, key) for key in keys if header.kid in (None, key.get("kid")))
     return list(islice((key for key in named if key is not None), MAX_KEYS_TRIED))
 
 
 def _load_key(algorithm: str, key: JwkFields) -> jwt.PyJWK | None:
-    """The key for this algorithm; None if it is not one for it."""
+    """Load a key for this algorithm; None if it does not fit."""
     if key.get("alg", algorithm) != algorithm:
         return None
     try:

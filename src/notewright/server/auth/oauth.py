@@ -81,7 +81,7 @@ class IssuerSettings:
 
     @cached_property
     def client(self) -> tuple[str, str] | None:
-        """Our id and secret at the issuer."""
+        """The id and secret of this server at the issuer."""
         if self.client_id is None or self.client_secret_file is None:
             return None
         file = self.client_secret_file
@@ -154,7 +154,7 @@ class Issuer:
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """Those that a client should ask the issuer for, by the issuer's names."""
+        """The scopes that a client should ask the issuer for, by the issuer's names."""
         return self._settings.names.to_theirs(*BASIC_SCOPES)
 
     @property
@@ -199,7 +199,7 @@ class Issuer:
         return Principal(f"{host}/{claims.user(settings.user_claim)}", grant, "oauth", admin=ADMIN in ours)
 
     async def _find_claims(self, token: str, check_guesses: Callable[[], None]) -> Claims | None:
-        """The claims of a good token; None if we have no way to know."""
+        """The claims of a valid token; None if there is no way to check it."""
         digest = digest_of(token)
         if (why := self._bad.get(digest)) is not None:
             raise Untrusted(why)
@@ -250,7 +250,7 @@ class Issuer:
 
 
 def _is_foreign(secret: str) -> bool:
-    """Whether it could be a token of the issuer's at all."""
+    """Whether it is none of our own tokens, and could be one of the issuer's."""
     return (
         not secret.startswith(OWN_TOKEN_PREFIX)
         and len(secret) <= MAX_TOKEN_CHARS

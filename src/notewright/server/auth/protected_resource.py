@@ -48,7 +48,7 @@ def routes(
     scopes: Sequence[str] = BASIC_SCOPES,
     surfaces: Sequence[str] = SURFACES,
 ) -> list[GuardedRoute]:
-    """Where the documents are served."""
+    """The routes of these documents."""
 
     async def answer(request: Request) -> Response:
         if request.method == "OPTIONS":

@@ -211,4 +211,4 @@ class BoundedHttp(HttpToolsProtocol):
 
 
 class _StopParsing(Exception):
-    """Ends the parser: this client is not listened to any longer."""
+    """Stops the parser: what this client still sends is not parsed."""

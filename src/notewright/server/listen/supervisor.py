@@ -56,7 +56,7 @@ class WorkerSlot:
         return len(self._client_counts) == 1
 
     def surplus_clients(self) -> int:
-        """How many more clients this process has than the one that has the fewest."""
+        """How many more clients this process has than the one with the fewest."""
         counts = self._client_counts
         others = [count for number, count in enumerate(counts) if number != self.number and count != ABSENT]
         return max(0, counts[self.number] - min(others)) if others else 0

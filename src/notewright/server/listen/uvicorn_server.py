@@ -169,7 +169,7 @@ class Server(uvicorn.Server):
                 log.warning("the configuration was read again")
 
     def allow_websockets(self, allowed: bool) -> None:
-        """From the next connection on."""
+        """Allow WebSockets or not, from the next connection on."""
         self.config.ws_protocol_class = import_from_string(WEBSOCKET) if allowed else None
 
     def make_connection(self, closed: Callable[[], None], is_surplus: bool) -> BoundedHttp:

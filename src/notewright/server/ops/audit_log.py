@@ -38,7 +38,7 @@ _ALL = (Window(ALL_REFUSALS_PER_MINUTE, 60.0, "minute"),)
 
 
 def audit_file(setting: str | None, state: str | Path) -> Path | None:
-    """Where the setting `audit_log` says it is; None where nothing is to be written."""
+    """The file that the setting `audit_log` names; None if it is off."""
     if setting is None:
         return Path(state) / "audit.jsonl"
     return None if setting == "off" else Path(setting).expanduser()
@@ -62,7 +62,7 @@ class AuditLog:
         self._unwritten: Counter[str] = Counter()
 
     def record_change(self, ws: Workspace, change: Change) -> None:
-        """A change set was done."""
+        """Record a change set."""
         actor = change.actor
         self._write(
             "write",
@@ -78,7 +78,7 @@ class AuditLog:
         )
 
     def record_refusal(self, context: RequestContext, reason: str, status: int | None = None) -> None:
-        """A request, or the call in it, was refused. Of very many only some are written, with how many were not."""
+        """Record a refused request or call. Of very many only some are written, with the number of the others."""
         if self._file is None:
             return
         key = f"{reason} {context.address}"
@@ -97,18 +97,18 @@ class AuditLog:
         self._write("refused", context, reason=reason, status=status, **facts, unwritten=unwritten)
 
     def record_visitor(self, context: RequestContext) -> None:
-        """A known user made a request: written when it is their first from that address."""
+        """Record the first request of a known user from an address."""
         if not context.user or context.via == "local":
             return
         if self._seen.mark_once(f"{context.via} {context.address} {context.user}", "came"):
             self._write("sign_in", context, user=context.user, via=context.via)
 
     def record_sign_in(self, user: str, *, failed: bool = False) -> None:
-        """Somebody signed in on the page, or tried to."""
+        """Record a sign-in on the page, or an attempt."""
         self._write("sign_in_failed" if failed else "sign_in", user=user, via="page")
 
     def record_admin(self, action: str, *, user: str = "", **facts: Any) -> None:
-        """The owner did something: `token_added`, `workspace_changed`, `backup`, … `facts` hold no secrets."""
+        """Record an action of the owner: `token_added`, `workspace_changed`, `backup`, … `facts` hold no secrets."""
         self._write("admin", action=action, user=user, **facts)
 
     def _write(self, event: str, context: RequestContext | None = None, **facts: Any) -> None:

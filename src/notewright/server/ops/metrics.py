@@ -139,7 +139,7 @@ def workspace_numbers(ws: Workspace, state: Path, cache: Path) -> Numbers:
 
 
 def folder_bytes(folder: Path) -> int:
-    """What the files of a folder take on the disk."""
+    """The bytes that the files of a folder take on disk."""
     total = 0
     for place, _, files in os.walk(folder):
         for name in files:
