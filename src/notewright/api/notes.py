@@ -43,7 +43,7 @@ def list_notes(request: ApiRequest) -> dict[str, Any]:
     found, total = list_files(ws, selection)
     notes = [fill(schemas.LISTED_NOTE, filed, modified=format_utc(filed.modified_ns / 1e9)) for filed in found]
     is_last = page.offset + len(found) >= total
-    return {"notes": notes, "total": total, "cursor": None if is_last else page.cursor(len(found))}
+    return {"notes": notes, "total": total, "cursor": None if is_last else page.cursor(page.limit)}
 
 
 @operations.add("GET /notes/{path:path}", "read", "One note, by its path", schemas.NOTE)
