@@ -5,7 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -90,14 +90,11 @@ class SqliteAccounts:
                 self._data_version, self._polled_at = data_version, now
         return self._changes
 
-    def transaction(self) -> AbstractContextManager[object]:
-        return self._transaction()
-
     # Tokens
 
     def add_token(self, token: Token) -> None:
         row = (token.name, token.digest, json.dumps(asdict(token.grant)), token.created, token.expires, None, None)
-        with self._transaction() as db:
+        with self.transaction() as db:
             good = "name = ? and revoked is null and (expires is null or expires > ?)"
             if db.execute(f"select 1 from token where {good}", (token.name, token.created)).fetchone():
                 hint = "revoke it first, or choose another name"
@@ -129,7 +126,7 @@ class SqliteAccounts:
     # Browsers
 
     def end_session(self, session: str, now: float, lasts: float) -> None:
-        with self._transaction() as db:
+        with self.transaction() as db:
             db.execute("delete from ended where until < ?", (now,))
             db.execute("insert or ignore into ended values(?, ?)", (session, now + lasts))
 
@@ -164,12 +161,13 @@ class SqliteAccounts:
 
     def _write(self, statement: str, *values: str | float | bytes, counts: bool = True) -> bool:
         """Execute a statement, and return whether it changed anything."""
-        with self._transaction(counts=counts) as db:
+        with self.transaction(counts=counts) as db:
             db.execute(statement, values)
             return db.changes() > 0
 
     @contextmanager
-    def _transaction(self, *, counts: bool = True) -> Iterator[apsw.Connection]:
+    def transaction(self, *, counts: bool = True) -> Iterator[apsw.Connection]:
+        """`counts`: it changes tokens or workspaces."""
         with self._write_lock, translate_errors("the registry"):
             if self._db.in_transaction:  # part of an outer transaction
                 yield self._db
