@@ -113,7 +113,7 @@ def check(args: argparse.Namespace) -> int:
 
 
 def log(args: argparse.Namespace) -> None:
-    from notewright.engine.changes.history import diff_change, find_change, list_changes, purge
+    from notewright.engine.changes.history import diff_change, find_change, list_changes
 
     with open_chosen_workspace(args, indexed=False, follow=args.path is not None, reads=True) as ws:
         if args.change:
@@ -127,7 +127,7 @@ def log(args: argparse.Namespace) -> None:
             with suppress(NotFound):  # a note that is gone is known by its path alone
                 path = locate(ws, path)
         if args.forget and path is not None:
-            printing.print_forgotten(path, purge(ws, path), args)
+            printing.print_forgotten(path, ws.ledger.purge(path), args)
             return
         asked = ChangeQuery(path=path, since=_since(ws, args), client=args.client, limit=args.limit + 1)
         printing.print_changes(list_changes(ws, asked), ws, args)

@@ -17,7 +17,6 @@ from tests.waiting import until
 
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig
-from notewright.engine.changes.history import purge
 from notewright.engine.check import check
 from notewright.engine.find.grep import Grep, grep
 from notewright.engine.find.links import incoming, links
@@ -176,7 +175,7 @@ def test_purged_bytes_are_nowhere_in_the_ledgers_files(workspace: MakeWorkspace,
     move(ws, NotePath("Tea.md"), "Chai")
     put(ws, NotePath("Chai.md"), b"clean\n")
     assert holding(tmp_path / "state", secret)
-    assert purge(ws, "Chai.md") >= 2
+    assert ws.ledger.purge("Chai.md") >= 2
     assert holding(tmp_path / "state", secret) == []
     assert len(ws.ledger.find_changes(ChangeQuery())) == 3, "that something was done is still told"
 

@@ -203,11 +203,6 @@ def _refuse_forbidden_undo(access: Access, change: Change) -> None:
         access.may_write(step.path)
 
 
-def purge(ws: Workspace, path: str) -> int:
-    """Remove every kept version of one note from the history, and return how many. The store is not touched."""
-    return ws.ledger.purge(path)
-
-
 def _follow_name(ws: Workspace, query: ChangeQuery) -> Iterator[Change]:
     """The changes a query selects; of one note also those under its former names, as long as it had them. A change
     only of files that the caller may not see is left out."""
