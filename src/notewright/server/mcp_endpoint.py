@@ -203,7 +203,6 @@ class _SurfaceEndpoint:
                 post = await read_body(scope, receive, slot, stack)
                 await self._answer(post, slot, library, scope, receive, send)
         except Limited as problem:
-            note_refusal("rate")
             error = rate_limited_error(problem, f"Rate limit exceeded: {problem}")
             await _error_response(error, request_id(post.message) if post else None)(scope, receive, send)
 

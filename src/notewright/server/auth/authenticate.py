@@ -208,7 +208,6 @@ class Authenticate:
         try:
             visitor = await self._authenticate(scope)
         except Limited as problem:
-            note_refusal("rate")
             error = {"error": "too_many_attempts", "error_description": str(problem)}
             wait = {"Retry-After": str(problem.details["retry_after"])}
             return await JSONResponse(error, 429, wait)(scope, receive, send)
