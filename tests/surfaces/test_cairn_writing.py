@@ -156,9 +156,18 @@ def test_a_new_name_that_does_not_work_everywhere_is_refused(cairn: OpenDesk, pa
     assert cairn().refused("write", path=path, content="x").startswith(f"validation_error: Invalid path '{path}': ")
 
 
+def test_a_line_or_a_quote_is_no_heading_at_which_a_section_ends(cairn: OpenDesk) -> None:
+    text = "## Meetings\ntalked\n---\n\n> ## quoted\n\nTitle\n=====\nend\n\n## Later\n"
+    desk = cairn({"Plan": text})
+    desk.json("patch", path="Plan", op="append_section", section="meetings", content="last")
+    assert (desk.root / "Plan.md").read_text() == text.replace("end\n", "end\nlast\n")
+    assert desk.body(path="Plan", section="Meetings").endswith("end\nlast\n\n")
+    assert "Section 'Title' not found" in desk.refused("read", path="Plan", section="Title")
+
+
 @pytest.mark.parametrize("folder", ["e\u0301te\u0301", "What is life?", "a: b"])
 def test_a_new_note_goes_into_a_folder_of_any_name(cairn: OpenDesk, folder: str) -> None:
-    desk = cairn({f"{folder}/Old.md": ""})
+    desk = cairn({f"{folder}/Old": ""})
     assert desk.json("write", path=f"{folder}/New", content="x") == {
         "path": f"{folder}/New",
         "created": True,

@@ -266,6 +266,23 @@ def test_tc37_tc63_tc65_section_not_found(vault: OpenVault, tool: str, more: dic
     assert v.file("test") == SECTIONS
 
 
+RULED = "## Intro\nHello\n---\nMore\n\n> ## quoted\n\nTitle\n=====\nend\n## Other\nKeep"
+
+
+def test_a_section_ends_only_at_a_heading_that_get_headings_lists(vault: OpenVault) -> None:
+    v = vault({"test": RULED})
+    assert v.text("get_headings", name="test") == '[{"level": 2, "text": "Intro"}, {"level": 2, "text": "Other"}]'
+    inside = RULED.partition("Intro\n")[2].partition("\n## Other")[0]
+    assert v.text("read_section", name="test", section="Intro") == inside
+    assert v.refused("read_section", name="test", section="Title") == "Section 'Title' not found in note 'test'"
+    v.told("append_section", name="test", section="Intro", text="last")
+    assert v.text("read_note", name="test") == RULED.replace("end\n", "end\nlast\n")
+    v.told("update_section", name="test", section="Intro", content="new")
+    assert v.text("read_note", name="test") == "## Intro\nnew\n## Other\nKeep"
+    v.told("delete_section", name="test", section="Intro")
+    assert v.text("read_note", name="test") == "## Other\nKeep"
+
+
 def test_tc60_get_headings(vault: OpenVault) -> None:
     told = vault({"test": "# Intro\nText\n## Details\nMore\n### Sub"}).text("get_headings", name="test")
     assert told == ('[{"level": 1, "text": "Intro"}, {"level": 2, "text": "Details"}, {"level": 3, "text": "Sub"}]')

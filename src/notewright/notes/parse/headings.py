@@ -12,6 +12,7 @@ from notewright.notes.model import Heading, Note, Section
 _SPECIAL = re.compile(r"[!\"#$%&()*+,.:;<=>?@^`{|}~/\[\]\\\s]+")
 _PREFIX = re.compile(r"(#{1,6})[ \t]+")
 _CLOSING = re.compile(r"[ \t]+#+[ \t]*$")
+_PLAIN = re.compile(r"#+[^\S\r\n]+\S")
 _ARROW = re.compile(r"(?<!\s)\s+>\s+")
 _IN_SLUGS = frozenset(("Ll", "Lu", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "Pc"))  # categories of characters
 _RINGED = re.compile(
@@ -23,8 +24,8 @@ class HeadingRule(Enum):
     """How a heading is matched."""
 
     OBSIDIAN = "special characters and case ignored, chains allowed"
-    EXACT_THEN_FOLDED = "exact text in the whole note first, else case ignored"
-    EXACT = "exact text, a leading `## ` asks for that level"
+    EXACT_THEN_FOLDED = "exact text in the whole note first, else case ignored; plain headings"
+    EXACT = "exact text, a leading `## ` asks for that level; plain headings"
 
 
 def heading_key(text: str) -> str:
@@ -33,18 +34,24 @@ def heading_key(text: str) -> str:
     return stripped.lower() if stripped.isascii() else normalize("NFC", stripped).casefold()
 
 
-def list_sections(note: Note) -> tuple[Section, ...]:
+def list_plain_headings(note: Note) -> tuple[Heading, ...]:
+    """Headings as the dialects know them: lines that begin with `#`, none that are underlined or in a quote or list."""
+    return tuple(heading for heading in note.headings if _PLAIN.match(note.text, heading.start))
+
+
+def list_sections(note: Note, headings: tuple[Heading, ...] | None = None) -> tuple[Section, ...]:
     """One section for each heading, in order; a section holds those of lower headings below it."""
-    ends: list[tuple[int, int]] = [(0, 0)] * len(note.headings)
+    headings = note.headings if headings is None else headings
+    ends: list[tuple[int, int]] = [(0, 0)] * len(headings)
     last = (len(note.text), line_count(note.text) + 1)
     open_: list[int] = []
-    for index, heading in enumerate(note.headings):
-        while open_ and note.headings[open_[-1]].level >= heading.level:
+    for index, heading in enumerate(headings):
+        while open_ and headings[open_[-1]].level >= heading.level:
             ends[open_.pop()] = (heading.start, heading.line)
         open_.append(index)
     for index in open_:
         ends[index] = last
-    return tuple(Section(h, h.start, h.end, *ends[i]) for i, h in enumerate(note.headings))
+    return tuple(Section(h, h.start, h.end, *ends[i]) for i, h in enumerate(headings))
 
 
 def find_section(note: Note, wanted: str, rule: HeadingRule = HeadingRule.OBSIDIAN) -> Section | None:
@@ -52,17 +59,18 @@ def find_section(note: Note, wanted: str, rule: HeadingRule = HeadingRule.OBSIDI
 
     By Obsidian's rule `wanted` is a heading's text, a subpath (`#A`, `#A#B`) or a chain (`A > B`): B below A.
     """
+    headings = note.headings if rule is HeadingRule.OBSIDIAN else list_plain_headings(note)
     if rule is HeadingRule.OBSIDIAN:
-        place = _find_by_key(note.headings, wanted)
+        place = _find_by_key(headings, wanted)
     elif rule is HeadingRule.EXACT_THEN_FOLDED:
-        place = _find_exact_then_folded(note.headings, wanted)
+        place = _find_exact_then_folded(headings, wanted)
     else:
         prefix = _PREFIX.match(wanted.strip())
         text = wanted.strip()[prefix.end() if prefix else 0 :].strip()
         levels = (len(prefix[1]),) if prefix else range(1, 7)
-        places = (n for n, heading in enumerate(note.headings) if heading.text == text and heading.level in levels)
+        places = (n for n, heading in enumerate(headings) if heading.text == text and heading.level in levels)
         place = next(places, None)
-    return None if place is None else list_sections(note)[place]
+    return None if place is None else list_sections(note, headings)[place]
 
 
 def _find_by_key(headings: tuple[Heading, ...], wanted: str) -> int | None:

@@ -1,6 +1,5 @@
 """The obsidian dialect: a vault of notes known by their bare names, in twenty-two small tools."""
 
-import re
 import time
 from contextlib import suppress
 
@@ -23,7 +22,7 @@ from notewright.errors import Indexing, Invalid
 from notewright.notes.edits.sections import require_section
 from notewright.notes.links.resolve import STEM
 from notewright.notes.model import Link
-from notewright.notes.parse.headings import HeadingRule
+from notewright.notes.parse.headings import HeadingRule, list_plain_headings
 from notewright.notes.path import NotePath
 from notewright.surfaces.base import Answer, Args, Call, Surface
 from notewright.surfaces.obsidian import change
@@ -38,7 +37,6 @@ DIRECTIONS = ("in", "out", "both")
 FIRST_CALLS_SECONDS = 2.0  # that the first calls wait for an index that is not there yet
 CONTEXT = "obsidian context"
 BUILD_SECONDS = 600.0  # that the index of a very large vault may take
-_HEADING = re.compile(r"#+[^\S\r\n]+\S")
 
 
 # ---- the block that opens a session -------------------------------------------------------------------
@@ -108,9 +106,8 @@ def read_section(call: Call, args: Args) -> str:
 
 def get_headings(call: Call, args: Args) -> str:
     """All headings of a note with their levels."""
-    note = _read_note(call, args).note
-    own = [heading for heading in note.headings if _HEADING.match(note.text, heading.start)]
-    return words.dumps([{"level": heading.level, "text": heading.text} for heading in own])
+    headings = list_plain_headings(_read_note(call, args).note)
+    return words.dumps([{"level": heading.level, "text": heading.text} for heading in headings])
 
 
 def list_notes(call: Call, args: Args) -> str:
