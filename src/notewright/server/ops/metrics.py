@@ -30,6 +30,7 @@ REASONS = {  # of a refusal for which none was noted
     401: "unauthenticated",
     403: "forbidden",
     413: "too_large",
+    421: "host",
     429: "rate",
 }
 
