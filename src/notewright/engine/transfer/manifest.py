@@ -265,17 +265,11 @@ def readable_manifests(place: BackupPlace) -> Iterator[Manifest]:
 
 def refuse_overlap(store: Store, workspace: str, place: str, objects: Objects | None, what: str) -> None:
     """Raise Invalid for a folder or prefix (`objects`) that lies among the notes of a workspace, or around them."""
-    if objects is not None or store.objects is not None:
-        if objects is None or store.objects is None:
-            return
-        if (objects.service, objects.bucket) != (store.objects.service, store.objects.bucket):
-            return
-        ours, notes = objects.prefix, store.objects.prefix
-    else:
-        ours, notes = os.path.realpath(place), os.path.realpath(store.full_path(NotePath("")))
-        if not os.path.isdir(notes):
-            return  # not in a folder of this machine
-    ours, notes = (f"{path.rstrip('/')}/" if path else "" for path in (ours, notes))
+    if objects is not None and store.objects is not None and objects.service != store.objects.service:
+        return  # two buckets of one name
+    ours = os.path.realpath(place) if objects is None else objects.location
+    notes = os.path.realpath(store.full_path(NotePath(""))) if store.objects is None else store.objects.location
+    ours, notes = f"{ours.rstrip('/')}/", f"{notes.rstrip('/')}/"
     if ours.startswith(notes):
         words = f"{what} is inside the workspace {workspace}"
     elif notes.startswith(ours):
