@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.tasks.agent import at_work
 
-from notewright.engine.indexing.filing import file_paths, file_unless_written, read_for_index
+from notewright.engine.indexing.filing import file_changes, file_unless_written, find_changes, read_for_index
 from notewright.engine.workspace import Workspace
 from notewright.engine.write import delete, edit_note
 from notewright.notes.edits.edit import Append
@@ -83,7 +83,8 @@ def test_only_what_differs_is_filed(workspace, tmp_path: Path) -> None:
     ws = workspace({"A.md": "a\n", "B.md": "b\n"})
     ws.follower.wait(10)
     (tmp_path / "Main" / "B.md").write_text("changed\n")
-    assert {filed.path for filed in file_paths(ws.store, ws.index, [A, B])} <= {B}
+    found = find_changes(ws.store, ws.index, [A, B])
+    assert {filed.path for filed in file_changes(ws.store, ws.index, *found)} <= {B}
     assert ws.index.text(B) == "changed\n"
 
 

@@ -3,14 +3,14 @@
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from notewright.engine.indexing.difference import NOT_INDEXED_YET, TOO_COSTLY
 from notewright.engine.workspace import Workspace
 from notewright.errors import Forbidden, NotFound, Problem
-from notewright.index.base import Filing, Index
+from notewright.index.base import Filing, Index, Selection
 from notewright.ledger.base import Change
 from notewright.notes.parse.parser import is_costly, parse, parse_without_body
 from notewright.notes.path import NotePath
@@ -147,25 +147,45 @@ def _read_if_changed(store: Store, path: NotePath, known: Filing | None) -> Fili
     return read_for_index(store, entry)
 
 
-def file_paths(store: Store, index: Index, paths: Iterable[NotePath], *, large: bool = True) -> Iterator[Filing]:
-    """Make the index equal to the store for these files, a batch at a time; yields what was filed, without the notes.
-    What is gone costs little and goes with the first batch: a file that was renamed is then never there twice."""
-    before, changed, drop = dict[str, str](), list[Entry](), list[str]()
-    for path in dict.fromkeys(paths):
-        known, entry = index.find_file(path), _stat_or_none(store, path)
-        if known is not None:
-            before[path] = known.stamp
-        if entry is not None and is_file(entry):
-            changed += [entry] if known is None or known.stamp != entry.stamp else []
-        elif known is not None:
-            drop.append(path)
-    for batch in batches(changed):
+def find_changes(
+    store: Store, index: Index, paths: Iterable[NotePath]
+) -> tuple[dict[str, str], list[Entry], list[NotePath]]:
+    """How these files, and all that the index knows in those that are or were folders, differ from the index: their
+    stamps in it, what is to be filed, and what is gone."""
+    before, there = dict[str, str](), dict[NotePath, Entry | None]()
+    with index.snapshot():
+        for path in paths:
+            known, entry = index.find_file(path), _stat_or_none(store, path)
+            there[path], filed = entry, [] if known is None else [known]
+            if (entry is None and known is None) or (entry is not None and entry.kind == "folder"):
+                filed += index.select(Selection(folder=path, notes_only=False))[0]
+            for file in filed:
+                before[file.path] = file.stamp
+                if file.path not in there:
+                    there[file.path] = _stat_or_none(store, file.path)
+    files = {path: entry for path, entry in there.items() if entry is not None and is_file(entry)}
+    changed = [entry for path, entry in files.items() if entry.stamp != before.get(path)]
+    return before, changed, [path for path in there if path in before and path not in files]
+
+
+def file_changes(
+    store: Store,
+    index: Index,
+    before: Mapping[str, str],
+    changed: Iterable[Entry],
+    gone: Sequence[str],
+    *,
+    large: bool = True,
+) -> Iterator[Filing]:
+    """File what changed and drop what is gone, a batch at a time; yields what was filed, without the notes."""
+    # With the first batch goes what is gone, and in it comes what is new: a file that was renamed is always there.
+    for batch in batches(sorted(changed, key=lambda entry: entry.path in before)):
         put = list(read_many_for_index(store, batch, large=large))
-        file_unless_written(store, index, before, put, drop)
-        drop = []
+        file_unless_written(store, index, before, put, gone)
+        gone = ()
         yield from (filing._replace(note=None, ready=None) for filing in put)
-    if drop:
-        file_unless_written(store, index, before, (), drop)
+    if gone:
+        file_unless_written(store, index, before, (), gone)
 
 
 def _stat_or_none(store: Store, path: NotePath) -> Entry | None:
@@ -187,7 +207,7 @@ def file_large(store: Store, index: Index, path: NotePath) -> list[Filing]:
         if not is_filed:
             fresh = read_for_index(store, entry)
             index.file([fresh] if fresh is not None else [])
-    return list(file_paths(store, index, [path], large=False))
+    return list(file_changes(store, index, *find_changes(store, index, [path]), large=False))
 
 
 def refile(

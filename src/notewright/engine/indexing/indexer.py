@@ -7,24 +7,24 @@ the others wait to take over when it dies. Every process files its own changes i
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 
 from notewright.engine.indexing.difference import MIN_FILES_FOR_LOSS, NOT_INDEXED_YET, IndexDifference, compare
 from notewright.engine.indexing.filing import (
     LargeQueue,
     batches,
+    file_changes,
     file_large,
-    file_paths,
-    file_unless_written,
+    find_changes,
     read_many_for_index,
 )
 from notewright.engine.indexing.first_listing import FirstListing
 from notewright.engine.indexing.index_snapshot import IndexSnapshot
 from notewright.engine.indexing.leader_lock import LeaderLock
 from notewright.engine.workspace import IndexFollower
-from notewright.errors import Forbidden, Indexing, NotFound, Problem, Unavailable
-from notewright.index.base import Filing, Generation, Index, Progress, Selection
+from notewright.errors import Indexing, Problem, Unavailable
+from notewright.index.base import Filing, Generation, Index, Progress
 from notewright.locks import Coordination
 from notewright.notes.path import NotePath
 from notewright.stores.base import Entry, Store, catch_problem, is_file, release_free_memory
@@ -310,20 +310,22 @@ class Indexer(IndexFollower):
         if not self._store.healthy():
             self._compare_all = True
             return
-        todo, gone = self._with_contents(paths)
-        if len(todo) > BUILD_FROM or self._too_many_vanished(len(gone)):
+        before, changed, gone = find_changes(self._store, self._index, map(NotePath, paths))
+        if len(changed) + len(gone) > BUILD_FROM or self._too_many_vanished(len(gone)):
             self._compare_all = True
             return
-        for _ in self._defer_large(file_paths(self._store, self._index, todo, large=False)):
+        self._file_changes(before, changed, gone)
+
+    def _file_changes(self, before: Mapping[str, str], changed: Iterable[Entry], gone: Sequence[str]) -> None:
+        for filing in file_changes(self._store, self._index, before, changed, gone, large=False):
+            self._defer_if_large(filing)
             if self._stop.is_set():
                 return
 
-    def _defer_large(self, filed: Iterable[Filing]) -> Iterator[Filing]:
-        """Pass on what was filed; queue the notes that were filed by their names alone."""
-        for filing in filed:
-            if filing.problem == NOT_INDEXED_YET:
-                self._large.add(filing.path, filing.size)
-            yield filing
+    def _defer_if_large(self, filing: Filing) -> None:
+        """Queue a note that was filed by its name alone."""
+        if filing.problem == NOT_INDEXED_YET:
+            self._large.add(filing.path, filing.size)
 
     def _file_large(self) -> None:
         """File the smallest of the large notes that were deferred."""
@@ -336,23 +338,8 @@ class Indexer(IndexFollower):
             self._large.put_last(path)
             raise
         self._large.done(path)
-        list(self._defer_large(changed))
-
-    def _with_contents(self, paths: Iterable[str]) -> tuple[list[NotePath], set[NotePath]]:
-        """These paths, with what the index knows in those that are or were folders; and those of all that are gone."""
-        found: dict[NotePath, None] = {}
-        gone: set[NotePath] = set()
-        with self._index.snapshot():
-            for path in map(NotePath, paths):
-                found[path] = None
-                kind = self._kind(path)
-                if kind is None and self._index.find_file(path):
-                    gone.add(path)
-                elif kind in (None, "folder"):
-                    below, _ = self._index.select(Selection(folder=path, notes_only=False))
-                    found.update((filed.path, None) for filed in below)
-                    gone.update(filed.path for filed in below if self._kind(filed.path) is None)
-        return list(found), gone
+        for filing in changed:
+            self._defer_if_large(filing)
 
     def _too_many_vanished(self, gone: int) -> bool:
         """When a mount goes away, files vanish one hint after the other: those of the last seconds count together."""
@@ -364,12 +351,6 @@ class Indexer(IndexFollower):
             return False
         before = self._index.total("files") + lately - gone
         return before >= MIN_FILES_FOR_LOSS and lately * 3 > before
-
-    def _kind(self, path: NotePath) -> str | None:
-        try:
-            return self._store.stat(path).kind
-        except (NotFound, Forbidden):
-            return None
 
     def _compare_everything(self) -> None:
         if not self._store.healthy():
@@ -403,16 +384,7 @@ class Indexer(IndexFollower):
         if len(new) > BUILD_FROM and len(new) * 3 > difference.seen:
             self._build(difference.seen, lambda done, total: None)
             return
-        # With the first batch goes what is gone, and in it comes what is new: a file that was renamed is always there.
-        drop = difference.drop
-        for batch in batches(sorted(left, key=lambda entry: entry.path in known)):
-            put = self._defer_large(read_many_for_index(self._store, batch, large=False))
-            file_unless_written(self._store, self._index, known, put, drop)
-            drop = ()
-            if self._stop.is_set():
-                return
-        if drop:
-            file_unless_written(self._store, self._index, known, (), drop)
+        self._file_changes(known, left, difference.drop)
 
     def _build(self, about: int, report: Callable[[int, int | None], None]) -> None:
         """Build a new index of about so many files and swap it in. The listing begins when changes are already recorded
