@@ -1,5 +1,6 @@
 """Builds a new index: rows are made where the notes are read, and written by a second process (`_filler.py`)."""
 
+import fcntl
 import marshal
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ from notewright.index.sqlite.schema import Connection, open_index
 
 SMALL = 500  # files that are not worth a second process
 BATCH = 64  # rows sent at a time
+PIPE_BYTES = 1 << 20  # of rows that wait for the second process; what any user may ask for
 BATCH_BYTES = 1 << 20  # of notes whose rows are kept in memory until they are sent
 Write = Callable[[Callable[[Connection], object]], None]
 
@@ -111,6 +113,8 @@ class ChildProcessWriter:
         self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self._child.stdin is not None and self._child.stdout is not None
         self._input, self._output = self._child.stdin, self._child.stdout
+        with suppress(AttributeError, OSError):  # so that notes are read while the process loads what it needs
+            fcntl.fcntl(self._input, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
     def add(self, rows: list[Row]) -> None:
         self._send(marshal.dumps([tuple(row) for row in rows]))
