@@ -33,6 +33,14 @@ def test_a_task_box_is_no_condition(workspace) -> None:
     assert search(ws, parse_query("[ ] Write tests covering the behaviour")).items[0].path == "Task.md"
 
 
+def test_a_sentence_that_links_to_a_note_without_text_is_found(workspace, tmp_path: Path) -> None:
+    """A symlink is not indexed twice; a note that may not be read, or not yet, has no text either."""
+    write_files(tmp_path / "Main", {"Real.md": "real\n", "A.md": "green tea from [[Symlink]] and [[Large]]\n"})
+    (tmp_path / "Main/Symlink.md").symlink_to("Real.md")
+    ws = workspace({"Large.md": "- x\n" * 80_000})
+    assert "A.md" in [hit.path for hit in search(ws, parse_query("green tea")).items]
+
+
 @pytest.mark.slow
 def test_the_one_note_with_all_of_the_words_is_on_the_first_page_whatever_else_is_named_after_one_of_them(
     workspace,

@@ -417,7 +417,8 @@ def _find_mentions(
     allowed = accepts(list(best))
     mentioned = {note: words for note, words in counts_of.items() if note in allowed}
     _add_starts(con, mentioned, starts)
-    lengths = {note: starts[note][-1] for note in reading.matches.scores.keys() | mentioned.keys()}
+    found = reading.matches.scores.keys() | mentioned.keys()
+    lengths = {note: starts[note][-1] for note in found if note in starts}  # of a note yet unread nothing is known
     return {note: score for note, score in best.items() if note in allowed}, mentioned, lengths
 
 
