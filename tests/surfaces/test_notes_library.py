@@ -41,6 +41,19 @@ def test_searches_reach_every_workspace_or_one(two: Desk) -> None:
     assert two.said("list", glob="**/*.md", sort="size").startswith("5 files like **/*.md:")
 
 
+def test_a_glob_may_begin_with_a_workspace_as_paths_do(make: MakeDesk) -> None:
+    two = make(Work=WORK, Home={**HOME, "Work/Tea.md": "tea at home\n"})
+    assert two.said("list", glob="Work/*.md").split("\n")[0] == "2 files like Work/*.md:"
+    assert "\nWork/Tea.md  " in two.said("list", glob="work/T*.md")
+    assert two.said("list", glob="Home/**/*.md").startswith("3 files like ")
+    assert two.said("list", glob="Work/*.md", folder="Home").split("\n")[1].startswith("Home/Work/Tea.md  ")
+    assert two.said("list", glob="*.md").startswith("3 files like *.md:")
+    assert "Home/" not in two.said("grep", pattern="tea", glob="Work/**")
+    assert two.said("grep", pattern="tea", glob="Home/Garden/*") == (
+        "1 line in 1 note match:\nHome/Garden/Roses.md:1: roses and tea"
+    )
+
+
 def test_a_bare_name_may_be_in_any_workspace_but_not_in_two(two: Desk) -> None:
     assert two.said("read", path="Roses").startswith("Home/Garden/Roses.md · ")
     assert two.refused("read", path="Both") == (

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from functools import lru_cache
@@ -143,6 +143,15 @@ class Places:
         ws, rest = self.split(raw)
         with self.prefixing_problems(ws):
             return [(ws, find_folder(ws, rest))]
+
+    def globbed_folders(self, raw: str, glob: str | None) -> list[tuple[Workspace, str, str | None]]:
+        """The folders, each with the glob to use below it. Like a path, a glob may begin with a workspace's name."""
+        if glob and self.several and not raw.strip().strip("/"):
+            with suppress(NotFound):
+                ws, rest = self.split(glob)
+                if rest:
+                    return [(ws, "", rest)]
+        return [(ws, folder, glob) for ws, folder in self.folders(raw)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,6 @@ def grep(call: Call, args: Args) -> str:
 
     query = Grep(
         args["pattern"],
-        glob=args.get("glob"),
         ignore_case=args.get("ignore_case", True),
         context=args.get("context", 0),
         limit=limit,
@@ -89,10 +88,10 @@ def grep(call: Call, args: Args) -> str:
         cancelled=call.cancelled,
         on_progress=report,
     )
-    folders = places.folders(args.get("folder", ""))
+    folders = places.globbed_folders(args.get("folder", ""), args.get("glob"))
     if len(folders) > 1:
         query = replace(query, until=time.monotonic() + PATTERN_SECONDS)
-    found = [(ws, grep_notes(ws, replace(query, folder=folder))) for ws, folder in folders]
+    found = [(ws, grep_notes(ws, replace(query, folder=folder, glob=glob))) for ws, folder, glob in folders]
     shown = [(places.show(ws, hit.path), hit) for ws, one in found for hit in one.items][:limit]
     lines, notes = sum(one.total_lines for _, one in found), sum(one.total_notes for _, one in found)
     late = any(one.late for _, one in found)
@@ -121,7 +120,10 @@ def list_(call: Call, args: Args) -> str:
         ]
         lines = [f"{name}/ ({words.pluralize(count, 'note')})" for name, count in counts]
         return words.fit_lines([f"{len(counts)} workspaces:", *lines], "name one of them as folder")
-    levels = [(ws, list_folder(ws, folder, glob=glob, sort=sort, limit=page.end)) for ws, folder in places.folders(raw)]
+    levels = [
+        (ws, list_folder(ws, folder, glob=inside, sort=sort, limit=page.end))
+        for ws, folder, inside in places.globbed_folders(raw, glob)
+    ]
     folders = [
         f"{places.show(ws, path)}/ ({words.pluralize(count, 'note')})"
         for ws, level in levels
