@@ -118,21 +118,6 @@ class FileLock:
         os.close(self._handle)
 
 
-class NoCoordination:
-    """For one process alone: every lock is free."""
-
-    def try_lock(self, name: str, *, shared: bool = False) -> Lock | None:
-        return _FreeLock()
-
-
-class _FreeLock:
-    def is_current(self) -> bool:
-        return True
-
-    def release(self, *, last: bool = False) -> None:
-        return None
-
-
 def lock_in_turn(handle: int, kind: int, until: float) -> None:
     """Lock an open file or directory, after those that asked before; BlockingIOError when `until` (monotonic) is past.
 

@@ -34,10 +34,9 @@ class NoIndex:
 
 def desk(store: Store | None = None, ledger: Ledger | None = None, **values: Any) -> Workspace:
     """A workspace on these parts, in memory where none are given."""
-    index = cast(Index, NoIndex())
-    return Workspace(
-        "Desk", "desk", store or MemoryStore(), index, ledger or SqliteLedger.in_memory(), actor=ANN, **values
-    )
+    index, locks = cast(Index, NoIndex()), values.pop("locks", None) or MemoryStore()
+    ledger = ledger or SqliteLedger.in_memory()
+    return Workspace("Desk", "desk", store or MemoryStore(), index, ledger, locks, actor=ANN, **values)
 
 
 def write(ws: Workspace, **notes: str) -> None:

@@ -70,7 +70,7 @@ class Shelf:
 
     def __init__(self, *names: str) -> None:
         nothing = cast(Any, None)
-        self._all = [Workspace(name, name.lower(), nothing, nothing, nothing, Told()) for name in names]
+        self._all = [Workspace(name, name.lower(), nothing, nothing, nothing, nothing, Told()) for name in names]
 
     def workspaces(self) -> Sequence[Workspace]:
         return self._all

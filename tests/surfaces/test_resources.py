@@ -34,7 +34,7 @@ class Files(NoteResources):
 
 def call(*names: str) -> Call:
     nothing = cast(Any, None)
-    return Call(Library.of([Workspace(name, name.lower(), nothing, nothing, nothing) for name in names]))
+    return Call(Library.of([Workspace(name, name.lower(), nothing, nothing, nothing, nothing) for name in names]))
 
 
 def uris(call: Call, resources: NoteResources) -> list[str]:

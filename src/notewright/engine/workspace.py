@@ -13,7 +13,7 @@ from notewright.engine.indexing.first_listing import FirstListing
 from notewright.index.base import Generation, Index, Progress
 from notewright.lazy_dataclass import dataclass, field, replace
 from notewright.ledger.base import Actor, Change, Ledger
-from notewright.locks import Coordination, NoCoordination
+from notewright.locks import Coordination
 from notewright.notes.path import NotePath
 
 if TYPE_CHECKING:  # loads pycrdt, which few need
@@ -102,8 +102,8 @@ class Workspace:
     store: Store
     index: Index
     ledger: Ledger
+    locks: Coordination  # beside the ledger, whose changes they are of
     follower: IndexFollower = field(default_factory=IndexFollower)
-    locks: Coordination = field(default_factory=NoCoordination)  # beside the ledger, whose changes they are of
     access: Access = field(default_factory=Access)
     actor: Actor = field(default_factory=Actor)
     timezone: tzinfo = UTC

@@ -70,9 +70,10 @@ def early(tmp_path: Path) -> Iterator[Workspace]:
         (root / name).write_text("x" * (1 + random.Random(name).randrange(90)))
         os.utime(root / name, (1_700_000_000 + number, 1_700_000_000 + number))
     store, index = Noted(root), SqliteIndex(tmp_path / "cache")
-    follower = Indexer(store, index, FileLocks(tmp_path / "cache"), watch=False)
+    locks = FileLocks(tmp_path / "cache")
+    follower = Indexer(store, index, locks, watch=False)
     limits = Limits(seconds=0.05, index_seconds=0.05)
-    ws = Workspace("W", "w", store, index, SqliteLedger.in_memory(), follower, limits=limits)
+    ws = Workspace("W", "w", store, index, SqliteLedger.in_memory(), locks, follower, limits=limits)
     yield ws
     follower.close()
     index.close()
