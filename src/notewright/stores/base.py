@@ -18,7 +18,6 @@ from notewright.notes.path import NotePath
 Version = str  # the SHA-256 of the bytes, on every store
 OpId = str  # names one change set: a call repeated with the same id is the same call
 _Args = ParamSpec("_Args")
-_Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
 
 
@@ -279,9 +278,6 @@ class Objects(Protocol):
 
     def remove(self, key: str) -> None:
         """Remove it; one that is gone already is no error."""
-
-    def each(self, call: Callable[[_Item], _Answer], items: Sequence[_Item]) -> list[_Answer]:
-        """`call` on all items, several in parallel."""
 
 
 def select_changed(entries: Iterable[Entry], known: dict[str, str], since_ns: int) -> Iterator[Entry]:

@@ -26,6 +26,7 @@ from notewright.engine.transfer.manifest import (
     busy,
     dump_manifest,
     parse_manifest,
+    run_each,
 )
 from notewright.errors import Busy, Exists, Forbidden, NotFound, Unavailable
 from notewright.notes.path import NotePath
@@ -64,7 +65,7 @@ class BackupBucket(BackupPlace):
 
     def dates(self) -> list[str]:
         found = [name for name in self.objects.folders() if DATE.fullmatch(name)]
-        whole = self.objects.each(lambda date: self.objects.exists(f"{date}/{NAME}"), found)
+        whole = run_each(lambda date: self.objects.exists(f"{date}/{NAME}"), found, BUCKET_THREADS)
         return [date for date, is_whole in zip(found, whole, strict=True) if is_whole]
 
     def manifest(self, date: str) -> Manifest:
@@ -98,7 +99,7 @@ class BackupBucket(BackupPlace):
                 raise Unavailable(f"the backup of {place} is not there", hint="remove that day")
 
         if staged:
-            self.objects.each(copy, staged)
+            list(run_each(copy, staged, BUCKET_THREADS))
             self.write(manifest.with_files(lambda place, kept: replace(kept, beside=False)))
 
     def write(self, manifest: Manifest) -> Manifest:
@@ -137,7 +138,8 @@ class BackupBucket(BackupPlace):
     def _remove_unfinished_day(self, date: str) -> None:
         """Remove the marker last: until then the rest is known to be ours."""
         mark = f"{date}/{UNFINISHED}"
-        self.objects.each(self.objects.remove, [one.key for one in self.objects.below(date) if one.key != mark])
+        left = [one.key for one in self.objects.below(date) if one.key != mark]
+        list(run_each(self.objects.remove, left, BUCKET_THREADS))
         self.objects.remove(mark)
 
     def close(self) -> None:
@@ -221,5 +223,5 @@ class NewBucketBackup(NewBackup):
         self.backups.copy_staged(self.backups.write(made))
         own = {*self._etags, NAME}
         extra = [self._key(place) for place in self.backups.listed(self.date) if place not in own]
-        self._objects.each(self._objects.remove, extra)
+        list(run_each(self._objects.remove, extra, BUCKET_THREADS))
         self.backups.remove_unfinished(self.date)

@@ -17,7 +17,6 @@ from notewright.stores.s3.settings import LARGE_SECONDS, BucketSettings, split_l
 
 PAGE_KEYS = 1_000  # that a LIST answers with
 REACH_SECONDS, REACH_RETRY_SECONDS = 5.0, 8.0  # of the first request, and with its retries
-_Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
 
 
@@ -139,9 +138,6 @@ class S3Objects:
 
     def remove(self, key: str) -> None:
         self._requests.remove(self.base + key, path=key)
-
-    def each(self, call: Callable[[_Item], _Answer], items: Sequence[_Item]) -> list[_Answer]:
-        return self._requests.each(call, items)
 
 
 def refuse_unreachable_bucket(location: str, settings: BucketSettings) -> None:
