@@ -197,14 +197,14 @@ def bare(workers: int) -> int:
     """The web framework behind our own listener, with one endpoint that takes JSON apart and answers a little."""
     from notewright.server.listen import supervisor as processes
 
-    door = socket.create_server(("127.0.0.1", 0), backlog=512)
-    print(f"http://127.0.0.1:{door.getsockname()[1]}/mcp/notes", file=sys.stderr, flush=True)
+    listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+    print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp/notes", file=sys.stderr, flush=True)
     if workers > 1:
-        return processes.Supervisor(workers, lambda slot: _bare(door, slot), sockets=[door]).run()
-    return _bare(door, processes.WorkerSlot())
+        return processes.Supervisor(workers, lambda slot: _bare(listener, slot), sockets=[listener]).run()
+    return _bare(listener, processes.WorkerSlot())
 
 
-def _bare(door: socket.socket, slot: Any) -> int:
+def _bare(listener: socket.socket, slot: Any) -> int:
     import uvicorn
     from starlette.applications import Starlette
     from starlette.requests import Request
@@ -219,7 +219,7 @@ def _bare(door: socket.socket, slot: Any) -> int:
         return JSONResponse({"jsonrpc": "2.0", "id": asked["id"], "result": result})
 
     app = Starlette(routes=[Route("/mcp/notes", answer, methods=["POST"])])
-    uvicorn_server.Server(uvicorn.Config(app, **uvicorn_server.settings()), slot=slot).run([door])
+    uvicorn_server.Server(uvicorn.Config(app, **uvicorn_server.settings()), slot=slot).run([listener])
     return 0
 
 
