@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.engine.transfer.backup_parts import day, folder_desk
+from tests.engine.transfer.backup_parts import day, folder_workspace
 
 from notewright.config.aws import read_aws_profile
 from notewright.engine.transfer.backup import back_up
@@ -36,4 +36,4 @@ if __name__ == "__main__":
         for name in ("put", "copy", "remove"):
             setattr(place.objects, name, counting(getattr(place.objects, name)))
     report = kill if what == "files" else lambda done, total: None
-    back_up([folder_desk(Path(folder))], place, now=day(1), report=report)
+    back_up([folder_workspace(Path(folder))], place, now=day(1), report=report)

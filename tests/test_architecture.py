@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import MakeWorkspace
-from tests.surfaces.notes_desk import Desk
+from tests.surfaces.notes_agent import Agent
 from tests.waiting import until
 
 from notewright.engine.find.search import parse_query, search
@@ -50,20 +50,20 @@ def entered() -> Iterator[list[str]]:
         listed += found
 
 
-CALLS: dict[str, Callable[[Desk], object]] = {
-    "A read": lambda desk: desk.said("read", path="Water"),
-    "A search": lambda desk: desk.said("search", query="hot green"),
-    "A write": lambda desk: desk.said("edit", path="Tea", edits=[{"append": "More."}]),
+CALLS: dict[str, Callable[[Agent], object]] = {
+    "A read": lambda agent: agent.said("read", path="Water"),
+    "A search": lambda agent: agent.said("search", query="hot green"),
+    "A write": lambda agent: agent.said("edit", path="Tea", edits=[{"append": "More."}]),
 }
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_takes_the_walk_that_the_page_shows(name: str, workspace: MakeWorkspace) -> None:
     ws = workspace({"Tea.md": "# Tea\n\nGreen [[Water]].\n", "Water.md": "Hot.\n"})
-    desk = Desk((ws,), Path(ws.store.full_path("")))  # type: ignore[arg-type]
-    desk.said("search", query="green")  # the index is ready
+    agent = Agent((ws,), Path(ws.store.full_path("")))  # type: ignore[arg-type]
+    agent.said("search", query="green")  # the index is ready
     with entered() as modules:
-        CALLS[name](desk)
+        CALLS[name](agent)
     listed = walk(name)
     assert 0 < len(listed) <= MOST_MODULES
     assert [module for module in modules if module in listed] == listed

@@ -12,8 +12,8 @@ import pytest
 from tests.api.api_site import config_of, served
 from tests.bucket import READ_KEY, READ_SECRET, Bucket
 from tests.conftest import ROOT, write_files
-from tests.engine.parts import desk
-from tests.engine.transfer.backup_parts import back_up, day, files, folder_desk, restore_to, times
+from tests.engine.parts import memory_workspace
+from tests.engine.transfer.backup_parts import back_up, day, files, folder_workspace, restore_to, times
 from tests.waiting import eventually
 
 from notewright.app.opening import close_workspace, open_workspace
@@ -72,7 +72,7 @@ def test_a_day_in_a_bucket_is_laid_out_as_in_a_folder_and_comes_back_the_same(
     bucket: Bucket, at: OpenAt, tmp_path: Path
 ) -> None:
     write_files(tmp_path / "notes", NOTES)
-    ws, place = folder_desk(tmp_path / "notes"), BackupBucket(at("backups"))
+    ws, place = folder_workspace(tmp_path / "notes"), BackupBucket(at("backups"))
     assert back_up([ws], place, now=day(0)).files_backed_up == len(NOTES)
     assert inside(bucket, f"backups/{MONDAY}") == files(tmp_path / "notes")
     (tmp_path / "notes" / "Tea.md").write_text("# Tea\n\nchanged\n")
@@ -89,7 +89,7 @@ def test_a_day_in_a_bucket_is_laid_out_as_in_a_folder_and_comes_back_the_same(
 
 def test_what_did_not_change_is_neither_uploaded_nor_read(bucket: Bucket, at: OpenAt, tmp_path: Path) -> None:
     write_files(tmp_path / "notes", NOTES)
-    ws, place = folder_desk(tmp_path / "notes"), BackupBucket(at("backups"))
+    ws, place = folder_workspace(tmp_path / "notes"), BackupBucket(at("backups"))
     back_up([ws], place, now=day(0))
     (tmp_path / "notes" / "Tea.md").write_text("more\n")
     uploads: list[int] = []
@@ -107,7 +107,7 @@ def test_a_workspace_in_a_bucket_is_backed_up_into_a_folder_by_its_etags(
 ) -> None:
     for path, text in NOTES.items():
         bucket.put(f"notes/{path}", text.encode() if isinstance(text, str) else text)
-    ws, to = desk(at("notes")), tmp_path / "to"
+    ws, to = memory_workspace(at("notes")), tmp_path / "to"
     back_up([ws], to, now=day(0))
     bucket.put("notes/Tea.md", b"changed\n")
     result, asked = sent(bucket, lambda: back_up([ws], to, now=day(1)))
@@ -125,7 +125,7 @@ def test_from_bucket_to_bucket_unchanged_notes_are_copied_by_the_service(
 ) -> None:
     for path, text in NOTES.items():
         bucket.put(f"notes/{path}", text.encode() if isinstance(text, str) else text)
-    ws, place = desk(at("notes")), BackupBucket(at("backups"))
+    ws, place = memory_workspace(at("notes")), BackupBucket(at("backups"))
     assert back_up([ws], place, now=day(0)).success
     result, asked = sent(bucket, lambda: back_up([ws], place, now=day(1)))
     assert Counter(kind for kind, _ in asked) == {"PUT": len(NOTES)} and result.files_backed_up == 0
@@ -161,7 +161,7 @@ def test_a_changed_note_whose_hash_the_index_knows_does_not_pass_through_this_ma
 
 def test_old_days_go_and_what_is_not_ours_stays(bucket: Bucket, at: OpenAt, tmp_path: Path) -> None:
     write_files(tmp_path / "notes", NOTES)
-    ws, place = folder_desk(tmp_path / "notes"), BackupBucket(at("backups"))
+    ws, place = folder_workspace(tmp_path / "notes"), BackupBucket(at("backups"))
     bucket.put("backups/2020-01-01/mine.txt", b"mine")
     bucket.put(f"backups/2026-04-01/{UNFINISHED}", b"")
     bucket.put("backups/2026-04-01/Tea.md", b"half of a backup")
@@ -178,7 +178,7 @@ def test_a_file_that_was_damaged_in_the_bucket_is_not_linked_and_not_restored(
     bucket: Bucket, at: OpenAt, tmp_path: Path
 ) -> None:
     write_files(tmp_path / "notes", NOTES)
-    ws, place = folder_desk(tmp_path / "notes"), BackupBucket(at("backups"))
+    ws, place = folder_workspace(tmp_path / "notes"), BackupBucket(at("backups"))
     back_up([ws], place, now=day(0))
     bucket.put(f"backups/{MONDAY}/Tea.md", b"# Tee\n")
     done = restore_to(tmp_path / "out", place)
@@ -192,7 +192,7 @@ def test_a_backup_that_is_killed_is_finished_by_the_next_and_yesterday_is_whole(
     bucket: Bucket, at: OpenAt, tmp_path: Path, count: int
 ) -> None:
     write_files(tmp_path / "notes", NOTES)
-    ws, place = folder_desk(tmp_path / "notes"), BackupBucket(at("backups"))
+    ws, place = folder_workspace(tmp_path / "notes"), BackupBucket(at("backups"))
     back_up([ws], place, now=day(0))
     yesterday = inside(bucket, f"backups/{MONDAY}")
     write_files(tmp_path / "notes", {path: f"changed {path}\n" for path in NOTES})
@@ -216,7 +216,7 @@ def test_a_second_backup_of_a_day_that_is_killed_anywhere_leaves_the_first_or_is
     bucket: Bucket, at: OpenAt, tmp_path: Path
 ) -> None:
     write_files(tmp_path / "notes", NOTES)
-    ws, place = folder_desk(tmp_path / "notes"), BackupBucket(at("backups"))
+    ws, place = folder_workspace(tmp_path / "notes"), BackupBucket(at("backups"))
     back_up([ws], place, now=day(1))
     first = files(tmp_path / "notes")
     write_files(tmp_path / "notes", {"Tea.md": "# Chai\n", "Later.md": "later\n"})
@@ -243,7 +243,7 @@ def test_a_backup_after_one_that_was_killed_while_it_settled_goes_by_what_is_the
 ) -> None:
     """The note is as it was in the first backup again, which is what lay in its place until the third settled it."""
     write_files(tmp_path / "notes", NOTES)
-    ws, place = folder_desk(tmp_path / "notes"), BackupBucket(at("backups"))
+    ws, place = folder_workspace(tmp_path / "notes"), BackupBucket(at("backups"))
     back_up([ws], place, now=day(1))
     (tmp_path / "notes" / "Tea.md").write_text("# Tee\n")
     command = [sys.executable, "-m", "tests.killed_backup", str(tmp_path / "notes"), f"{bucket.location}/backups"]

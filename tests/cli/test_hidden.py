@@ -21,7 +21,7 @@ ASKED = (
 )  # fmt: skip
 
 
-class Desk:
+class Shell:
     def __init__(self, place: Path, files: dict[str, str | bytes], capture: pytest.CaptureFixture[str]) -> None:
         self.place, self.capture = place, capture
         write_files(place / "Garden", files)
@@ -49,7 +49,7 @@ class Desk:
 def test_no_command_answers_otherwise_because_of_what_is_hidden(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    full, empty = Desk(tmp_path / "with", GARDEN, capsys), Desk(tmp_path / "none", SEEN, capsys)
+    full, empty = Shell(tmp_path / "with", GARDEN, capsys), Shell(tmp_path / "none", SEEN, capsys)
     assert full.told("links", "Map")[0] == empty.told("links", "Map")[0] == 0
     for words in (("rename", "Tea", "Leaf"), ("rename", "Leaf", "Tea"), *ASKED):
         for more in ((), ("--json",)):

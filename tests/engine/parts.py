@@ -32,7 +32,7 @@ class NoIndex:
         return None
 
 
-def desk(store: Store | None = None, ledger: Ledger | None = None, **values: Any) -> Workspace:
+def memory_workspace(store: Store | None = None, ledger: Ledger | None = None, **values: Any) -> Workspace:
     """A workspace on these parts, in memory where none are given."""
     index, locks = cast(Index, NoIndex()), values.pop("locks", None) or MemoryStore()
     ledger = ledger or SqliteLedger.in_memory()

@@ -12,7 +12,7 @@ from typing import cast
 
 import pytest
 from tests.conftest import MakeWorkspace
-from tests.engine.parts import NoIndex, desk, put, write
+from tests.engine.parts import NoIndex, memory_workspace, put, write
 from tests.engine.proving import differences
 from tests.waiting import until
 
@@ -151,7 +151,7 @@ class Watched:
 
 def test_a_change_is_closed_only_when_the_index_has_it() -> None:
     ledger = Watched(SqliteLedger.in_memory())
-    ws = desk(ledger=cast(Ledger, ledger))
+    ws = memory_workspace(ledger=cast(Ledger, ledger))
     ledger.index = cast(NoIndex, ws.index)
     write(ws, A="a\n", B="b\n")
     commit(ws, Plan((put(ws, "A.md", "a2\n"), put(ws, "B.md", "b2\n")), "changed"))

@@ -4,7 +4,7 @@ from typing import cast
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engine.parts import desk
+from tests.engine.parts import memory_workspace
 from tests.memory_store import MemoryStore
 
 from notewright.engine.changes.commit import commit, drive
@@ -22,7 +22,7 @@ WISHES = st.dictionaries(st.sampled_from(NAMES), st.none() | TEXTS | st.sampled_
 
 
 def vault(notes: dict[str, bytes]) -> Workspace:
-    ws = desk()
+    ws = memory_workspace()
     for path, data in notes.items():
         cast(MemoryStore, ws.store).put(path, data)
     return ws

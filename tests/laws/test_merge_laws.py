@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.engine.parts import desk, put, texts, write
+from tests.engine.parts import memory_workspace, put, texts, write
 
 from notewright.engine.changes.commit import commit
 from notewright.engine.changes.history import undo
@@ -94,7 +94,7 @@ def test_undoing_a_change_after_another_leaves_the_other_alone_or_refuses(triple
     both = merge(base, ours, theirs)
     if both is None or base in (ours, theirs) or ours == theirs:
         return
-    ws = desk()
+    ws = memory_workspace()
     write(ws, Note=base, Other="a\n")
     done = commit(ws, Plan((put(ws, "Note.md", ours), put(ws, "Other.md", "b\n")), "ours"))
     write(ws, Note=both)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import open_folder
-from tests.surfaces import cairn_desk, notes_desk
+from tests.surfaces import cairn_agent, notes_agent
 from tests.surfaces.vault import Vault, filled
 
 from notewright.app.opening import close_workspace
@@ -15,14 +15,14 @@ OpenVault = Callable[..., Vault]
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[notes_desk.MakeDesk]:
-    with notes_desk.desks(tmp_path) as made:
+def make(tmp_path: Path) -> Iterator[notes_agent.MakeAgent]:
+    with notes_agent.agents(tmp_path) as made:
         yield made
 
 
 @pytest.fixture
-def cairn(tmp_path: Path) -> Iterator[cairn_desk.OpenDesk]:
-    with cairn_desk.desks(tmp_path) as made:
+def cairn(tmp_path: Path) -> Iterator[cairn_agent.OpenAgent]:
+    with cairn_agent.agents(tmp_path) as made:
         yield made
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import REAL_VAULTS, open_folder
-from tests.surfaces.notes_desk import MakeDesk
+from tests.surfaces.notes_agent import MakeAgent
 
 from notewright.app.opening import close_workspace
 from notewright.engine.find.context import pack_for_note
@@ -75,27 +75,27 @@ def test_every_backlink_is_whole_in_the_text_shown_for_it(real: Workspace) -> No
     assert seen
 
 
-def test_a_link_at_the_end_of_a_long_line_is_shown_both_ways_and_in_loose_ends(make: MakeDesk) -> None:
-    desk = make({"A.md": f"{FILLER}Then read [[B]] first. {FILLER}", "B.md": f"{FILLER}Not [[Nowhere]] yet."})
-    assert "→ B.md (L1): …Then read «[[B]]» first.…" in desk.said("links", path="A")
-    assert "← A.md (L1): …Then read «[[B]]» first.…" in desk.said("links", path="B")
-    assert "(B.md L1) [broken]: …Not «[[Nowhere]]» yet." in desk.said("links", path="/")
+def test_a_link_at_the_end_of_a_long_line_is_shown_both_ways_and_in_loose_ends(make: MakeAgent) -> None:
+    agent = make({"A.md": f"{FILLER}Then read [[B]] first. {FILLER}", "B.md": f"{FILLER}Not [[Nowhere]] yet."})
+    assert "→ B.md (L1): …Then read «[[B]]» first.…" in agent.said("links", path="A")
+    assert "← A.md (L1): …Then read «[[B]]» first.…" in agent.said("links", path="B")
+    assert "(B.md L1) [broken]: …Not «[[Nowhere]]» yet." in agent.said("links", path="/")
 
 
-def test_a_mention_at_the_end_of_a_long_line_is_shown(make: MakeDesk) -> None:
-    desk = make({"A.md": f"{FILLER}Then read Blackcurrant first.", "Blackcurrant.md": "x"})
-    assert "~ A.md (L1): …Then read «Blackcurrant» first." in desk.said("links", path="Blackcurrant", mentions=True)
+def test_a_mention_at_the_end_of_a_long_line_is_shown(make: MakeAgent) -> None:
+    agent = make({"A.md": f"{FILLER}Then read Blackcurrant first.", "Blackcurrant.md": "x"})
+    assert "~ A.md (L1): …Then read «Blackcurrant» first." in agent.said("links", path="Blackcurrant", mentions=True)
 
 
-def test_cairn_cuts_the_line_around_the_link(make: MakeDesk) -> None:
-    desk = make({"A.md": f"- {FILLER}[[{'B' * 10}]] {FILLER}", "BBBBBBBBBB.md": "x"})
-    call = Call(Library.of(desk.workspaces), Actor("u", "c"))
+def test_cairn_cuts_the_line_around_the_link(make: MakeAgent) -> None:
+    agent = make({"A.md": f"- {FILLER}[[{'B' * 10}]] {FILLER}", "BBBBBBBBBB.md": "x"})
+    call = Call(Library.of(agent.workspaces), Actor("u", "c"))
     answer = json.loads(perform(cairn.SURFACE, call, "cairn_links", {"path": "BBBBBBBBBB"}).text)
     context = answer["incoming"][0]["context"]
     assert "[[BBBBBBBBBB]]" in context and context.startswith("...") and context.endswith("...") and len(context) < 170
 
 
-def test_what_links_here_is_whole_in_a_context_pack(make: MakeDesk) -> None:
-    desk = make({"A.md": f"{FILLER}Then read [[B]] first. {FILLER}", "B.md": "x"})
-    pack = pack_for_note(desk.ws, NotePath("B.md"), 1000)
+def test_what_links_here_is_whole_in_a_context_pack(make: MakeAgent) -> None:
+    agent = make({"A.md": f"{FILLER}Then read [[B]] first. {FILLER}", "B.md": "x"})
+    pack = pack_for_note(agent.ws, NotePath("B.md"), 1000)
     assert "Then read [[B]] first." in pack.passages[1].text

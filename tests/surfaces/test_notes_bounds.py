@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.surfaces.notes_desk import Desk, MakeDesk
+from tests.surfaces.notes_agent import Agent, MakeAgent
 
 from notewright.engine.workspace import Limits
 from notewright.surfaces.notes.tools import SURFACE
@@ -18,7 +18,7 @@ DEEP = "/".join(["a very long name of a folder that nobody would want to read tw
 
 
 @pytest.fixture
-def crowd(make: MakeDesk) -> Desk:
+def crowd(make: MakeAgent) -> Agent:
     """Many notes with long paths, long lines and many links."""
     files: dict[str, str | bytes] = {
         f"{DEEP}/Note {number:03} {'x' * 180}.md": f"# {'Heading ' * 200}\n\ntea [[Hub]] {'word ' * 2000}\nHub\n"
@@ -52,7 +52,7 @@ LARGEST: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.slow
-def test_no_answer_is_longer_than_its_bound_and_every_cut_says_so(crowd: Desk) -> None:
+def test_no_answer_is_longer_than_its_bound_and_every_cut_says_so(crowd: Agent) -> None:
     for tool, args in LARGEST:
         answer = crowd.said(tool, **args)
         assert len(answer) <= MOST, tool
@@ -64,7 +64,7 @@ def test_no_answer_is_longer_than_its_bound_and_every_cut_says_so(crowd: Desk) -
 
 
 @pytest.mark.slow
-def test_pages_that_were_cut_still_give_everything_once(crowd: Desk) -> None:
+def test_pages_that_were_cut_still_give_everything_once(crowd: Agent) -> None:
     found: list[str] = []
     cursor: dict[str, str] = {}
     for _ in range(40):
@@ -77,10 +77,10 @@ def test_pages_that_were_cut_still_give_everything_once(crowd: Desk) -> None:
     assert found == [f"Note {number:03}" for number in range(120)]
 
 
-def test_twenty_hits_are_at_most_six_kilobytes(make: MakeDesk) -> None:
+def test_twenty_hits_are_at_most_six_kilobytes(make: MakeAgent) -> None:
     words = ["茶叶很好喝", "Größe", "tea", "kettle", "naïve", "水温"]
     chance = random.Random(5)
-    desk = make(
+    agent = make(
         {
             f"Folder {number}/Note {number}.md": f"# A heading of some length {number}\n\n"
             + " ".join(chance.choice(words) for _ in range(400))
@@ -88,7 +88,7 @@ def test_twenty_hits_are_at_most_six_kilobytes(make: MakeDesk) -> None:
         }
     )
     for query in ("tea", "茶叶很好喝", "Größe kettle naïve 水温"):
-        answer = desk.said("search", query=query, limit=20)
+        answer = agent.said("search", query=query, limit=20)
         assert answer.count("\n   ") == 20
         assert len(answer.encode()) <= 6000
 
@@ -109,8 +109,8 @@ def _arguments(tool: str, text: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("tool", [tool.name for tool in SURFACE.tools])
-def test_strange_words_are_answered_briefly_and_never_by_an_accident(make: MakeDesk, tool: str) -> None:
-    desk = make({"Tea.md": "tea\n", "~.md": "home"})
+def test_strange_words_are_answered_briefly_and_never_by_an_accident(make: MakeAgent, tool: str) -> None:
+    agent = make({"Tea.md": "tea\n", "~.md": "home"})
     optional = next(one for one in SURFACE.tools if one.name == tool).schema["properties"]
     for text in STRANGE:
         asked = [_arguments(tool, text)]
@@ -118,15 +118,15 @@ def test_strange_words_are_answered_briefly_and_never_by_an_accident(make: MakeD
             {**_arguments(tool, "Tea"), name: text} for name, shape in optional.items() if shape.get("type") == "string"
         ]
         for args in asked:
-            answer = desk(tool, **args)
+            answer = agent(tool, **args)
             assert len(answer.text) <= MOST, (tool, args)
             assert not answer.text.startswith("internal: "), (tool, args, answer.text)
-    assert sorted(path.name for path in desk.root.parent.iterdir()) == ["Main"]
+    assert sorted(path.name for path in agent.root.parent.iterdir()) == ["Main"]
 
 
 @pytest.mark.slow
-def test_notes_with_hostile_content_are_served(make: MakeDesk) -> None:
-    desk = make(
+def test_notes_with_hostile_content_are_served(make: MakeAgent) -> None:
+    agent = make(
         {
             "Bomb.md": "---\na: &a [x,x]\n" + "".join(f"{c}: &{c} [*a,*a,*a,*a]\n" for c in "bcdef") + "---\n",
             "Deep.md": "[" * 50_000 + "\n" + ">" * 50_000,
@@ -138,45 +138,45 @@ def test_notes_with_hostile_content_are_served(make: MakeDesk) -> None:
     )
     for name in ("Bomb", "Deep", "Line", "Links", "Nul", "Forged"):
         for tool, args in (("read", {}), ("read", {"outline": True}), ("links", {}), ("properties", {})):
-            answer = desk(tool, path=name, **args)
+            answer = agent(tool, path=name, **args)
             assert len(answer.text) <= MOST
             assert not answer.text.startswith("internal: ")
-        assert desk.done("edit", path=name, edits=[{"append": "\nend"}])
-    assert len(desk.said("grep", pattern="x+")) < MOST
-    assert desk.said("search", query="forged").startswith("1 note found;")
+        assert agent.done("edit", path=name, edits=[{"append": "\nend"}])
+    assert len(agent.said("grep", pattern="x+")) < MOST
+    assert agent.said("search", query="forged").startswith("1 note found;")
 
 
 @pytest.mark.parametrize("pattern", ["(a*)*b", "(x+x+)+y", "(.*)*" * 20, "a{1000}{1000}", "\\", "(?P<", "(?=x)", "\\1"])
-def test_no_pattern_takes_for_ever(make: MakeDesk, pattern: str) -> None:
-    desk = make({"A.md": "a" * 50_000 + "\n" + "x" * 50_000})
+def test_no_pattern_takes_for_ever(make: MakeAgent, pattern: str) -> None:
+    agent = make({"A.md": "a" * 50_000 + "\n" + "x" * 50_000})
     began = time.monotonic()
-    answer = desk("grep", pattern=pattern)
+    answer = agent("grep", pattern=pattern)
     assert not answer.text.startswith("internal: ")
     assert time.monotonic() - began < 5
 
 
-def test_times_that_no_calendar_has_are_shown_somehow(make: MakeDesk) -> None:
-    desk = make({"Late.md": "late", "Early.md": "early"})
-    os.utime(desk.root / "Late.md", (9e9, 9e9))
-    os.utime(desk.root / "Early.md", (-9e9, -9e9))
+def test_times_that_no_calendar_has_are_shown_somehow(make: MakeAgent) -> None:
+    agent = make({"Late.md": "late", "Early.md": "early"})
+    os.utime(agent.root / "Late.md", (9e9, 9e9))
+    os.utime(agent.root / "Early.md", (-9e9, -9e9))
     for name in ("Late", "Early"):
-        assert re.search(r"modified \d{4}-\d\d-\d\dT", desk.said("read", path=name))
-    assert desk.said("list").count("\n") == 2
+        assert re.search(r"modified \d{4}-\d\d-\d\dT", agent.said("read", path=name))
+    assert agent.said("list").count("\n") == 2
 
 
 # ---- what is in the way -------------------------------------------------------------------------------
 
 
-def test_an_index_that_is_not_ready_is_busy_and_reading_goes_on(make: MakeDesk) -> None:
-    desk = make({f"N{number}.md": f"tea {number} [[N1]]\n" * 200 for number in range(300)})
-    hasty = replace(desk, workspaces=(replace(desk.ws, limits=Limits(seconds=0.0)),))
+def test_an_index_that_is_not_ready_is_busy_and_reading_goes_on(make: MakeAgent) -> None:
+    agent = make({f"N{number}.md": f"tea {number} [[N1]]\n" * 200 for number in range(300)})
+    hasty = replace(agent, workspaces=(replace(agent.ws, limits=Limits(seconds=0.0)),))
     answer = hasty("search", query="tea")
     if answer.is_error:  # the index may be quicker than we are
         assert re.fullmatch(r"busy: still indexing \(\d+ of (\d+|\?) notes\)\. Try again in a moment\.", answer.text)
     assert hasty.said("read", path="N1.md").startswith("N1.md · ")
 
 
-def test_what_we_did_not_expect_is_our_fault_and_tells_nothing(make: MakeDesk) -> None:
+def test_what_we_did_not_expect_is_our_fault_and_tells_nothing(make: MakeAgent) -> None:
     def broken() -> float:
         raise RuntimeError("a secret")
 
@@ -184,10 +184,10 @@ def test_what_we_did_not_expect_is_our_fault_and_tells_nothing(make: MakeDesk) -
     assert said == "internal: something went wrong here. It is in the server's log."
 
 
-def test_a_workspace_whose_folder_is_gone_says_so(make: MakeDesk) -> None:
-    desk = make({"Tea.md": "x", "Cha.md": "y"})
-    desk.said("list")
-    desk.root.rename(desk.root.with_name("gone"))
-    answer = desk("read", path="Tea")
+def test_a_workspace_whose_folder_is_gone_says_so(make: MakeAgent) -> None:
+    agent = make({"Tea.md": "x", "Cha.md": "y"})
+    agent.said("list")
+    agent.root.rename(agent.root.with_name("gone"))
+    answer = agent("read", path="Tea")
     assert answer.text.startswith(("busy: ", "not_found: "))
-    assert str(desk.root) not in answer.text
+    assert str(agent.root) not in answer.text

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.surfaces.notes_desk import Desk, MakeDesk
+from tests.surfaces.notes_agent import Agent, MakeAgent
 
 from notewright.engine.access import Access
 from notewright.errors import Unavailable
@@ -14,14 +14,14 @@ HOME = {"Garden/Roses.md": "roses and tea\n", "Both.md": "h\n"}
 
 
 @pytest.fixture
-def two(make: MakeDesk) -> Desk:
+def two(make: MakeAgent) -> Agent:
     return make(Work=WORK, Home=HOME)
 
 
 # ---- several workspaces -------------------------------------------------------------------------------
 
 
-def test_every_path_begins_with_its_workspace(two: Desk) -> None:
+def test_every_path_begins_with_its_workspace(two: Agent) -> None:
     assert two.said("read", path="Work/Tea").startswith("Work/Tea.md · version ")
     assert two.said("read", path="work/tea.md").startswith("Work/Tea.md · version ")
     assert two.said("list") == "2 workspaces:\nWork/ (3 notes)\nHome/ (2 notes)"
@@ -34,14 +34,14 @@ def test_every_path_begins_with_its_workspace(two: Desk) -> None:
     assert "Work/Projects/Plan.md  " in two.said("list", glob="**/P*.md")
 
 
-def test_searches_reach_every_workspace_or_one(two: Desk) -> None:
+def test_searches_reach_every_workspace_or_one(two: Agent) -> None:
     assert two.said("grep", pattern="tea").startswith("3 lines in 3 notes match:")
     assert two.said("grep", pattern="tea", folder="Home").startswith("1 line in 1 note match:")
     assert "Home/" not in two.said("search", query="tea", folder="Work")
     assert two.said("list", glob="**/*.md", sort="size").startswith("5 files like **/*.md:")
 
 
-def test_a_glob_may_begin_with_a_workspace_as_paths_do(make: MakeDesk) -> None:
+def test_a_glob_may_begin_with_a_workspace_as_paths_do(make: MakeAgent) -> None:
     two = make(Work=WORK, Home={**HOME, "Work/Tea.md": "tea at home\n"})
     assert two.said("list", glob="Work/*.md").split("\n")[0] == "2 files like Work/*.md:"
     assert "\nWork/Tea.md  " in two.said("list", glob="work/T*.md")
@@ -54,7 +54,7 @@ def test_a_glob_may_begin_with_a_workspace_as_paths_do(make: MakeDesk) -> None:
     )
 
 
-def test_a_bare_name_may_be_in_any_workspace_but_not_in_two(two: Desk) -> None:
+def test_a_bare_name_may_be_in_any_workspace_but_not_in_two(two: Agent) -> None:
     assert two.said("read", path="Roses").startswith("Home/Garden/Roses.md · ")
     assert two.refused("read", path="Both") == (
         "ambiguous: 'Both' could be any of 2 notes: Work/Both.md, Home/Both.md. Give one of these paths."
@@ -62,7 +62,7 @@ def test_a_bare_name_may_be_in_any_workspace_but_not_in_two(two: Desk) -> None:
     assert two.refused("read", path="Rosse").startswith("not_found: there is no Rosse. Nearest: Home/Garden/Roses.md")
 
 
-def test_a_change_is_shown_while_another_workspace_cannot_answer(two: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_is_shown_while_another_workspace_cannot_answer(two: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(change_id: str) -> None:
         raise Unavailable("the history cannot be read")
 
@@ -71,7 +71,7 @@ def test_a_change_is_shown_while_another_workspace_cannot_answer(two: Desk, monk
     assert "Work/Both.md" in two.said("history", change=made)
 
 
-def test_a_miss_names_whole_paths(two: Desk) -> None:
+def test_a_miss_names_whole_paths(two: Agent) -> None:
     assert two.refused("read", path="Work/Projects/Plans").startswith(
         "not_found: there is no Work/Projects/Plans. Nearest: Work/Projects/Plan.md"
     )
@@ -91,7 +91,7 @@ def test_a_miss_names_whole_paths(two: Desk) -> None:
     )
 
 
-def test_a_new_path_must_begin_with_a_workspace(two: Desk) -> None:
+def test_a_new_path_must_begin_with_a_workspace(two: Agent) -> None:
     assert two.said("write", path="Home/New", content="x").startswith("Created Home/New.md · ")
     for path in ("New", "Elsewhere/New"):
         assert two.refused("write", path=path, content="x").startswith("not_found: ")
@@ -99,7 +99,7 @@ def test_a_new_path_must_begin_with_a_workspace(two: Desk) -> None:
     assert two.refused("read", path="Work").startswith("invalid: 'Work' is not a note. ")
 
 
-def test_notes_move_within_their_workspace(two: Desk) -> None:
+def test_notes_move_within_their_workspace(two: Agent) -> None:
     answer = two.said("move", **{"from": "Work/Projects/Plan", "to": "Work/Old/"})
     assert answer.startswith("Moved Work/Projects/Plan.md to Work/Old/Plan.md; ")
     assert two.said("move", **{"from": "Work/Old/", "to": "Work/Older"}).startswith("Moved Work/Old to Work/Older; ")
@@ -108,7 +108,7 @@ def test_notes_move_within_their_workspace(two: Desk) -> None:
     assert two.refused("move", **{"from": "Work/Tea", "to": "Tea2"}).startswith("not_found: ")
 
 
-def test_deleting_and_its_history_name_the_workspace(two: Desk) -> None:
+def test_deleting_and_its_history_name_the_workspace(two: Agent) -> None:
     answer = two.said("delete", path="Work/Projects/Plan").split("\n")
     assert answer[:2] == ["Deleted Work/Projects/Plan.md (to Work/.trash/Plan.md); 1 note links to it:", "Work/Tea.md"]
     lines = two.said("history").split("\n")
@@ -117,14 +117,14 @@ def test_deleting_and_its_history_name_the_workspace(two: Desk) -> None:
     assert two.said("history", path="Plan").startswith("1 change, ")
 
 
-def test_daily_takes_the_workspace(two: Desk) -> None:
+def test_daily_takes_the_workspace(two: Agent) -> None:
     assert two.said("daily", append="x").startswith("Created Work/daily/")
     assert two.said("daily", append="x", workspace="Home").startswith("Created Home/daily/")
     assert two.said("daily", workspace="home").startswith("Home/daily/")
     assert two.refused("daily", workspace="Hom").startswith("not_found: there is no workspace 'Hom'. ")
 
 
-def test_undo_finds_a_change_in_any_workspace_and_takes_back_all(two: Desk) -> None:
+def test_undo_finds_a_change_in_any_workspace_and_takes_back_all(two: Agent) -> None:
     one = two.done("edit", path="Home/Both", edits=[{"append": "x"}])
     assert two.said("undo", change=one).split("\n")[1] == "Home/Both.md is as before"
     two.done("edit", path="Work/Both", edits=[{"append": "x"}])
@@ -137,7 +137,7 @@ def test_undo_finds_a_change_in_any_workspace_and_takes_back_all(two: Desk) -> N
     assert [line.partition("(")[0] for line in lines[-2:]] == ["Undo: undo", "Undo: undo"]
 
 
-def test_what_stands_in_the_way_in_one_workspace_keeps_all_as_they_are(two: Desk) -> None:
+def test_what_stands_in_the_way_in_one_workspace_keeps_all_as_they_are(two: Agent) -> None:
     two.done("edit", path="Work/Both", edits=[{"replace": "w", "with": "W"}])
     two.done("edit", path="Home/Both", edits=[{"replace": "h", "with": "H"}])
     two.another().done("edit", path="Home/Both", edits=[{"replace": "H", "with": "X"}])
@@ -145,10 +145,10 @@ def test_what_stands_in_the_way_in_one_workspace_keeps_all_as_they_are(two: Desk
     assert two.text("Both.md") == "W\n"
 
 
-def test_of_workspaces_whose_names_begin_alike_the_longer_is_meant(make: MakeDesk) -> None:
-    desk = make(**{"Lens": {"A.md": "1"}, "Lens Edu": {"A.md": "2"}})
-    assert desk.said("read", path="Lens Edu/A").endswith("2")
-    assert desk.said("read", path="Lens/A").endswith("1")
+def test_of_workspaces_whose_names_begin_alike_the_longer_is_meant(make: MakeAgent) -> None:
+    agent = make(**{"Lens": {"A.md": "1"}, "Lens Edu": {"A.md": "2"}})
+    assert agent.said("read", path="Lens Edu/A").endswith("2")
+    assert agent.said("read", path="Lens/A").endswith("1")
 
 
 # ---- hidden notes -------------------------------------------------------------------------------------
@@ -184,10 +184,10 @@ HIDE = {"hide": ("Private/**", "Projects/Hidden.md")}
         ("delete", {"path": "Open", "dry_run": True}),
     ],
 )
-def test_a_hidden_note_is_absent_from_every_answer(make: MakeDesk, tool: str, args: dict[str, Any]) -> None:
-    desk = make(SECRETS)
-    desk.done("edit", path="Secret", edits=[{"append": "mine"}])
-    hidden = replace(desk, workspaces=(replace(desk.ws, access=Access(**HIDE)),))
+def test_a_hidden_note_is_absent_from_every_answer(make: MakeAgent, tool: str, args: dict[str, Any]) -> None:
+    agent = make(SECRETS)
+    agent.done("edit", path="Secret", edits=[{"append": "mine"}])
+    hidden = replace(agent, workspaces=(replace(agent.ws, access=Access(**HIDE)),))
     answer = hidden.said(tool, **args)
     said = answer.replace("[[Secret]]", "").replace("→ Secret", "").replace(args.get("query", " ") or " ", "")
     said = said.replace(args.get("about", " "), "")
@@ -197,56 +197,58 @@ def test_a_hidden_note_is_absent_from_every_answer(make: MakeDesk, tool: str, ar
 
 
 @pytest.mark.parametrize("path", ["Private/Secret", "Secret", "Private/No", "Projects/Hidden.md", "Hidden", "Private"])
-def test_reading_a_hidden_note_is_like_reading_none(make: MakeDesk, path: str) -> None:
-    desk = make(SECRETS, **HIDE)
+def test_reading_a_hidden_note_is_like_reading_none(make: MakeAgent, path: str) -> None:
+    agent = make(SECRETS, **HIDE)
     for tool in ("read", "links", "properties", "delete", "history"):
-        said = desk.refused(tool, path=path)
+        said = agent.refused(tool, path=path)
         assert said.startswith(f"not_found: there is no {path}. ")
         assert "Secret.md" not in said
         assert "Hidden.md" not in said.removeprefix(f"not_found: there is no {path}")
-    assert desk.refused("list", folder="Private").startswith("not_found: there is no folder Private. ")
-    assert desk.refused("edit", path=path, edits=[{"append": "x"}]).startswith("not_found: ")
-    assert desk.refused("move", **{"from": path, "to": "x"}).startswith("not_found: ")
+    assert agent.refused("list", folder="Private").startswith("not_found: there is no folder Private. ")
+    assert agent.refused("edit", path=path, edits=[{"append": "x"}]).startswith("not_found: ")
+    assert agent.refused("move", **{"from": path, "to": "x"}).startswith("not_found: ")
 
 
 @pytest.mark.parametrize("path", ["Private/New", "Private/Secret", "Projects/Hidden", "Private/secret"])
-def test_writing_where_notes_are_hidden_is_forbidden_whether_they_are_there_or_not(make: MakeDesk, path: str) -> None:
-    desk = make(SECRETS, **HIDE)
-    said = desk.refused("write", path=path, content="x")
+def test_writing_where_notes_are_hidden_is_forbidden_whether_they_are_there_or_not(make: MakeAgent, path: str) -> None:
+    agent = make(SECRETS, **HIDE)
+    said = agent.refused("write", path=path, content="x")
     assert said.startswith(f"forbidden: writing to {path}.md is not allowed. ")
-    assert desk.refused("write", path=path, content="x", version="0" * 12).startswith("forbidden: ")
-    assert desk.refused("move", **{"from": "Open", "to": path}).startswith("forbidden: ")
+    assert agent.refused("write", path=path, content="x", version="0" * 12).startswith("forbidden: ")
+    assert agent.refused("move", **{"from": "Open", "to": path}).startswith("forbidden: ")
 
 
-def test_a_hidden_day_is_like_a_day_without_a_note(make: MakeDesk) -> None:
-    desk = make({"daily/2026-11-02.md": "secret"}, hide=("daily/**",))
+def test_a_hidden_day_is_like_a_day_without_a_note(make: MakeAgent) -> None:
+    agent = make({"daily/2026-11-02.md": "secret"}, hide=("daily/**",))
     for date in ("2026-11-02", "2026-11-03"):
-        assert desk.refused("daily", date=date).startswith(f"not_found: there is no note for {date} (daily/{date}.md).")
-        assert desk.refused("daily", date=date, append="x").startswith(f"forbidden: writing to daily/{date}.md ")
+        assert agent.refused("daily", date=date).startswith(
+            f"not_found: there is no note for {date} (daily/{date}.md)."
+        )
+        assert agent.refused("daily", date=date, append="x").startswith(f"forbidden: writing to daily/{date}.md ")
 
 
-def test_the_twin_of_a_hidden_note_is_not_named(make: MakeDesk) -> None:
-    desk = make(SECRETS, **HIDE)
-    said = desk.refused("write", path="Projects/hidden", content="x")
+def test_the_twin_of_a_hidden_note_is_not_named(make: MakeAgent) -> None:
+    agent = make(SECRETS, **HIDE)
+    said = agent.refused("write", path="Projects/hidden", content="x")
     assert said.startswith("forbidden: writing to Projects/hidden.md is not allowed. ")
     assert "Hidden" not in said
 
 
-def test_a_move_rewrites_links_in_hidden_notes_and_does_not_name_them(make: MakeDesk) -> None:
-    desk = make(SECRETS, **HIDE)
-    answer = desk.said("move", **{"from": "Open", "to": "Opened"})
+def test_a_move_rewrites_links_in_hidden_notes_and_does_not_name_them(make: MakeAgent) -> None:
+    agent = make(SECRETS, **HIDE)
+    answer = agent.said("move", **{"from": "Open", "to": "Opened"})
     assert answer.startswith("Moved Open.md to Opened.md; no links to rewrite.\nUndo: ")
-    assert "[[Opened]]" in desk.text("Private/Secret.md")
-    assert desk.said("history", change=answer.split('"')[1]).count("\n") == 1
-    desk.done("undo", change=answer.split('"')[1])
-    assert desk.text("Private/Secret.md") == SECRETS["Private/Secret.md"]
+    assert "[[Opened]]" in agent.text("Private/Secret.md")
+    assert agent.said("history", change=answer.split('"')[1]).count("\n") == 1
+    agent.done("undo", change=answer.split('"')[1])
+    assert agent.text("Private/Secret.md") == SECRETS["Private/Secret.md"]
 
 
-def test_a_folder_that_holds_hidden_notes_does_not_move_as_a_whole(make: MakeDesk) -> None:
-    desk = make(SECRETS, **HIDE)
-    said = desk.refused("move", **{"from": "Projects", "to": "Old/"})
+def test_a_folder_that_holds_hidden_notes_does_not_move_as_a_whole(make: MakeAgent) -> None:
+    agent = make(SECRETS, **HIDE)
+    said = agent.refused("move", **{"from": "Projects", "to": "Old/"})
     assert said.startswith("forbidden: moving the folder Projects as a whole is not allowed. ")
-    assert desk.there("Projects/Hidden.md")
+    assert agent.there("Projects/Hidden.md")
 
 
 # ---- who may not write --------------------------------------------------------------------------------
@@ -262,26 +264,26 @@ WRITES: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("tool", "args"), WRITES, ids=[tool for tool, _ in WRITES])
-def test_a_read_only_workspace_takes_no_writes(make: MakeDesk, tool: str, args: dict[str, Any]) -> None:
-    desk = make({"A.md": "a"}, read_only=True)
-    assert desk.refused(tool, **args) == ("read_only: this workspace is read-only. Ask its owner to allow writing.")
-    assert desk.said("read", path="A").endswith("a")
-    assert sorted(path.name for path in desk.root.iterdir()) == ["A.md"]
+def test_a_read_only_workspace_takes_no_writes(make: MakeAgent, tool: str, args: dict[str, Any]) -> None:
+    agent = make({"A.md": "a"}, read_only=True)
+    assert agent.refused(tool, **args) == ("read_only: this workspace is read-only. Ask its owner to allow writing.")
+    assert agent.said("read", path="A").endswith("a")
+    assert sorted(path.name for path in agent.root.iterdir()) == ["A.md"]
 
 
-def test_undo_writes_too(make: MakeDesk) -> None:
-    desk = make({"A.md": "a"})
-    change = desk.done("edit", path="A", edits=[{"append": "x"}])
-    closed = replace(desk, workspaces=(replace(desk.ws, access=Access(read_only=True)),))
+def test_undo_writes_too(make: MakeAgent) -> None:
+    agent = make({"A.md": "a"})
+    change = agent.done("edit", path="A", edits=[{"append": "x"}])
+    closed = replace(agent, workspaces=(replace(agent.ws, access=Access(read_only=True)),))
     for args in ({"change": change}, {"since": "2020-01-01"}):
         assert closed.refused("undo", **args).startswith("read_only: ")
-    elsewhere = replace(desk, workspaces=(replace(desk.ws, access=Access(write_under=("Inbox/**",))),))
+    elsewhere = replace(agent, workspaces=(replace(agent.ws, access=Access(write_under=("Inbox/**",))),))
     assert elsewhere.refused("undo", change=change).startswith("forbidden: ")
 
 
 @pytest.mark.parametrize(("tool", "args"), WRITES, ids=[tool for tool, _ in WRITES])
-def test_writing_is_allowed_only_under_the_folders_named(make: MakeDesk, tool: str, args: dict[str, Any]) -> None:
-    desk = make({"A.md": "a", "Inbox/I.md": "i"}, write_under=("Inbox/**", "Drafts/**"))
-    said = desk.refused(tool, **args)
+def test_writing_is_allowed_only_under_the_folders_named(make: MakeAgent, tool: str, args: dict[str, Any]) -> None:
+    agent = make({"A.md": "a", "Inbox/I.md": "i"}, write_under=("Inbox/**", "Drafts/**"))
+    said = agent.refused(tool, **args)
     assert said.startswith("forbidden: writing to ")
     assert said.endswith(" is not allowed. Write under Inbox/** or Drafts/**.")

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.engine.parts import desk
+from tests.engine.parts import memory_workspace
 
 from notewright.app.opening import close_workspace, open_workspace
 from notewright.config.load import Config, WorkspaceConfig
@@ -41,7 +41,7 @@ _ALL_THREADS = 0x40000000
 
 
 def opened(folder: Path, state: Path) -> Workspace:
-    return desk(FolderStore(folder), SqliteLedger.open(state))
+    return memory_workspace(FolderStore(folder), SqliteLedger.open(state))
 
 
 def really_opened(folder: Path, state: Path, *, watch: bool = True) -> Workspace:

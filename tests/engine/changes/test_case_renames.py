@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.engine.changes.test_changes import Killed
 from tests.engine.mounting import ignoring_case
-from tests.engine.parts import desk, texts
+from tests.engine.parts import memory_workspace, texts
 from tests.memory_store import Disk, MemoryStore
 
 from notewright.app.opening import close_workspace, open_workspace
@@ -180,7 +180,7 @@ def folding(step: Callable[[str, str], None] | None = None) -> Workspace:
     store = MemoryStore(Disk(folds=True), step=step)
     for path, text in OLD.items():
         store.put(path, text.encode())
-    return desk(store)
+    return memory_workspace(store)
 
 
 def steps_of(folds: bool = True) -> list[tuple[str, str]]:
@@ -217,7 +217,7 @@ def test_killed_at_any_step_of_a_change_of_case_it_is_all_old_or_all_new() -> No
         store = ws.store
         assert isinstance(store, MemoryStore)
         store.die()
-        after = desk(MemoryStore(store.disk), ws.ledger)
+        after = memory_workspace(MemoryStore(store.disk), ws.ledger)
         recover(after)
         assert texts(after) in (OLD, NEW), (number, met[number])
         assert after.ledger.find_unfinished() == []
@@ -244,7 +244,7 @@ def test_a_change_of_case_that_finds_no_room_leaves_every_name_as_it_was() -> No
 
 def test_a_change_of_case_on_a_real_folder_lets_the_ledger_keep_the_bytes(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("words")
-    ws = desk(FolderStore(tmp_path), SqliteLedger.in_memory())
+    ws = memory_workspace(FolderStore(tmp_path), SqliteLedger.in_memory())
     seen = ws.store.read(NotePath("a.md"))
     moved = (Put(NotePath("A.md"), None, None, NotePath("a.md")), Drop(NotePath("a.md"), seen))
     commit(ws, Plan(moved, "respelled"))

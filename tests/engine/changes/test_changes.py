@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from tests.engine.parts import NoIndex, desk, drop, put, renaming, texts, version, write
+from tests.engine.parts import NoIndex, drop, memory_workspace, put, renaming, texts, version, write
 from tests.memory_store import Disk, MemoryStore
 
 from notewright.engine.changes import machine
@@ -45,7 +45,7 @@ def interrupted(
     store = MemoryStore(disk or Disk(), step=step)
     for path, text in notes.items():
         store.put(path, text.encode())
-    return desk(store)
+    return memory_workspace(store)
 
 
 def killed(notes: dict[str, str], at: tuple[str, str], plan: Callable[[Workspace], Plan]) -> Workspace:
@@ -59,7 +59,7 @@ def killed(notes: dict[str, str], at: tuple[str, str], plan: Callable[[Workspace
         commit(ws, plan(ws))
     store = cast(MemoryStore, ws.store)
     store.die()
-    return desk(MemoryStore(store.disk), ws.ledger)
+    return memory_workspace(MemoryStore(store.disk), ws.ledger)
 
 
 RENAME = {"Old.md": "the note\n", "L1.md": "see [[Old]]\n", "L2.md": "and [[Old]]\nmore\n"}
@@ -71,7 +71,7 @@ def rename(ws: Workspace) -> Plan:
 
 
 def test_a_commit_writes_creates_deletes_and_is_in_the_history() -> None:
-    ws = desk()
+    ws = memory_workspace()
     write(ws, A="a\n", B="b\n")
     done = commit(ws, Plan((put(ws, "A.md", "a2\n"), drop(ws, "B.md"), put(ws, "C.md", "c\n")), "three things"))
     assert texts(ws) == {"A.md": "a2\n", "C.md": "c\n"}
@@ -83,7 +83,7 @@ def test_a_commit_writes_creates_deletes_and_is_in_the_history() -> None:
 
 
 def test_an_id_is_one_word_of_at_least_six_letters_and_digits() -> None:
-    ws = desk()
+    ws = memory_workspace()
     ids = {commit(ws, Plan((put(ws, f"{number}.md", "x"),), "")).id or "" for number in range(50)}
     assert len(ids) == 50
     assert all(re.fullmatch("[a-z0-9]{6,}", name) for name in ids)
@@ -91,7 +91,7 @@ def test_an_id_is_one_word_of_at_least_six_letters_and_digits() -> None:
 
 @pytest.mark.parametrize("seen", [False, True])
 def test_a_file_that_is_not_as_it_was_seen_refuses_the_whole_plan(seen: bool) -> None:
-    ws = desk()
+    ws = memory_workspace()
     write(ws, A="something else\n")
     old = ws.store.read(A) if seen else None
     write(ws, A="a\n")
@@ -103,7 +103,7 @@ def test_a_file_that_is_not_as_it_was_seen_refuses_the_whole_plan(seen: bool) ->
 
 
 def test_what_is_so_already_is_no_change() -> None:
-    ws = desk()
+    ws = memory_workspace()
     write(ws, A="a\n")
     done = commit(ws, Plan((put(ws, "A.md", "a\n"),), ""))
     assert done.id is None
@@ -112,13 +112,13 @@ def test_what_is_so_already_is_no_change() -> None:
 
 
 def test_a_plan_that_names_a_file_twice_is_refused() -> None:
-    ws = desk()
+    ws = memory_workspace()
     with pytest.raises(Internal):
         commit(ws, Plan((put(ws, "A.md", "a"), put(ws, "A.md", "b")), ""))
 
 
 def test_a_moved_note_keeps_no_bytes_in_the_ledger_but_a_trashed_one_does() -> None:
-    ws = desk()
+    ws = memory_workspace()
     write(ws, Old="precious\n", Bin="rubbish\n")
     commit(ws, rename(ws))
     assert ws.ledger.blob(version_of(b"precious\n")) is None
@@ -128,7 +128,7 @@ def test_a_moved_note_keeps_no_bytes_in_the_ledger_but_a_trashed_one_does() -> N
 
 
 def test_a_full_disk_refuses_the_whole_change_set_and_leaves_nothing_behind() -> None:
-    ws = desk(MemoryStore(Disk(capacity=40)))
+    ws = memory_workspace(MemoryStore(Disk(capacity=40)))
     write(ws, A="a\n", B="b\n")
     before = texts(ws)
     with pytest.raises(NoSpace):
@@ -239,7 +239,7 @@ def test_a_file_that_may_not_be_written_takes_the_whole_change_back() -> None:
                 raise Forbidden("not this one", path=swap.path)
             return super().swap(swap, op=op, hidden=hidden)
 
-    ws = desk(Guarded())
+    ws = memory_workspace(Guarded())
     for path, text in RENAME.items():
         write(ws, **{path[:-3]: text})
     with pytest.raises(Forbidden):
@@ -269,7 +269,7 @@ def test_every_effect_has_its_deed() -> None:
 
 
 def test_an_edit_changes_the_text_and_tells_both() -> None:
-    ws = desk()
+    ws = memory_workspace()
     write(ws, A="a\r\n")
     edited = edit(ws, A, lambda text: text + "b\r\n", summary="appended")
     assert (edited.before, edited.after, edited.version) == ("a\r\n", "a\r\nb\r\n", version(ws, "A.md"))
@@ -277,14 +277,14 @@ def test_an_edit_changes_the_text_and_tells_both() -> None:
 
 
 def test_an_edit_that_changes_nothing_is_no_change() -> None:
-    ws = desk()
+    ws = memory_workspace()
     write(ws, A="a\n")
     assert edit(ws, A, str, summary="").change_id is None
     assert ws.ledger.find_changes(ChangeQuery()) == []
 
 
 def test_an_edit_of_what_is_not_text_or_not_there_is_refused() -> None:
-    ws = desk()
+    ws = memory_workspace()
     cast(MemoryStore, ws.store).put("A.md", b"\xff\xfe")
     with pytest.raises(NotText):
         edit(ws, A, str.upper, summary="")
@@ -293,7 +293,7 @@ def test_an_edit_of_what_is_not_text_or_not_there_is_refused() -> None:
 
 
 def test_an_edit_with_an_old_version_is_applied_again_or_refused() -> None:
-    ws = desk()
+    ws = memory_workspace()
     write(ws, A="a\n")
     seen = version(ws, "A.md")
     write(ws, A="a\nmore\n")
@@ -321,7 +321,11 @@ def test_a_plan_made_anew_is_made_of_what_is_there_now() -> None:
 def test_twenty_threads_appending_to_one_note_lose_nothing(kind: str, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     notes.mkdir()
-    ws = desk() if kind == "memory" else desk(FolderStore(notes), SqliteLedger.open(tmp_path / "state"))
+    ws = (
+        memory_workspace()
+        if kind == "memory"
+        else memory_workspace(FolderStore(notes), SqliteLedger.open(tmp_path / "state"))
+    )
     commit(ws, Plan((Put(A, b"", None),), "made"))
 
     def work(number: int) -> None:
@@ -342,7 +346,7 @@ def test_twenty_threads_appending_to_one_note_lose_nothing(kind: str, tmp_path: 
 
 def test_who_listens_is_told_of_a_change_set_when_it_is_done() -> None:
     heard: list[tuple[str, Change]] = []
-    ws = desk(on_change=lambda ws, change: heard.append((ws.id, change)))
+    ws = memory_workspace(on_change=lambda ws, change: heard.append((ws.id, change)))
     write(ws, B="b\n")
     done = commit(ws, Plan((put(ws, "A.md", "a\n"), drop(ws, "B.md")), "both"))
     ((where, change),) = heard
@@ -353,7 +357,7 @@ def test_who_listens_is_told_of_a_change_set_when_it_is_done() -> None:
 def test_who_listens_is_told_of_what_a_dead_process_had_begun() -> None:
     heard: list[Change] = []
     left = killed(RENAME, ("write", "L1.md"), lambda ws: renaming(ws, "Old.md", "New.md"))
-    ws = desk(left.store, left.ledger, on_change=lambda ws, change: heard.append(change))
+    ws = memory_workspace(left.store, left.ledger, on_change=lambda ws, change: heard.append(change))
     recover(ws)
     assert [change.id for change in heard] == [change.id for change in ws.ledger.find_changes(ChangeQuery())]
     recover(ws)
@@ -362,7 +366,7 @@ def test_who_listens_is_told_of_what_a_dead_process_had_begun() -> None:
 
 def test_nobody_is_told_of_what_did_not_happen() -> None:
     heard: list[Change] = []
-    ws = desk(on_change=lambda ws, change: heard.append(change))
+    ws = memory_workspace(on_change=lambda ws, change: heard.append(change))
     write(ws, A="old\n")
     old = ws.store.read(A)
     write(ws, A="a\n")
@@ -376,7 +380,7 @@ def test_a_listener_that_fails_fails_no_change() -> None:
     def fail(ws: Workspace, change: Change) -> None:
         raise OSError("no room")
 
-    ws = desk(on_change=fail)
+    ws = memory_workspace(on_change=fail)
     assert commit(ws, Plan((put(ws, "A.md", "a\n"),), "made")).id
     assert texts(ws) == {"A.md": "a\n"}
 
@@ -385,7 +389,7 @@ MERGING = "one\ntwo\nthree\nfour\nfive\n"
 
 
 def test_a_store_that_merges_takes_an_edit_of_an_older_text() -> None:
-    ws = desk(MemoryStore(Disk(merges=True)))
+    ws = memory_workspace(MemoryStore(Disk(merges=True)))
     write(ws, A=MERGING)
     shown = version(ws, "A.md")
     edit(ws, A, lambda text: text.replace("five", "FIVE"), summary="somebody else")
@@ -397,7 +401,7 @@ def test_a_store_that_merges_takes_an_edit_of_an_older_text() -> None:
 
 
 def test_a_store_that_merges_takes_a_whole_older_text() -> None:
-    ws = desk(MemoryStore(Disk(merges=True)))
+    ws = memory_workspace(MemoryStore(Disk(merges=True)))
     write(ws, A=MERGING)
     shown = version(ws, "A.md")
     edit(ws, A, lambda text: text.replace("five", "FIVE"), summary="somebody else")

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 from tests.engine.changes.test_simulation import Killed, Witness
-from tests.engine.parts import ANN, desk, texts
+from tests.engine.parts import ANN, memory_workspace, texts
 from tests.memory_store import Disk, MemoryStore
 
 from notewright.engine.changes.combined import TextEdit
@@ -52,7 +52,7 @@ def writes_of(ws: Workspace) -> list[str]:
 
 
 def tea(text: str = FIRST) -> Workspace:
-    ws = desk()
+    ws = memory_workspace()
     cast(MemoryStore, ws.store).put(TEA, text.encode())
     return ws
 
@@ -247,4 +247,4 @@ def test_what_the_ledger_cannot_close_is_a_row_that_the_next_process_finishes(st
 
 def process(disk: Disk, ledger: Ledger, step: Callable[[str, str], None]) -> Workspace:
     store = MemoryStore(disk, step=step)
-    return desk(store, cast(Ledger, Witness(ledger, step)), locks=store)
+    return memory_workspace(store, cast(Ledger, Witness(ledger, step)), locks=store)

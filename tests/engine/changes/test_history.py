@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import cast
 
 import pytest
-from tests.engine.parts import desk, drop, put, renaming, texts, write
+from tests.engine.parts import drop, memory_workspace, put, renaming, texts, write
 from tests.memory_store import MemoryStore
 
 from notewright.engine.access import Access
@@ -36,7 +36,7 @@ def move(ws: Workspace, old: str, new: str) -> str:
 
 
 def test_undoing_a_write_an_edit_and_a_delete_gives_the_bytes_back() -> None:
-    ws = desk()
+    ws = memory_workspace()
     write(ws, A="a\n", B="b\n")
     before = texts(ws)
     name = did(ws, put(ws, "A.md", "a2\n"), drop(ws, "B.md"), put(ws, "new/C.md", "c\n"))
@@ -46,7 +46,7 @@ def test_undoing_a_write_an_edit_and_a_delete_gives_the_bytes_back() -> None:
 
 
 def test_undoing_an_undo_does_it_again() -> None:
-    ws = desk()
+    ws = memory_workspace()
     write(ws, A="a\n")
     name = did(ws, put(ws, "A.md", "a2\n"))
     undone = undo(ws, name)
@@ -60,7 +60,7 @@ def test_undoing_an_undo_does_it_again() -> None:
 
 
 def test_a_dry_run_shows_the_plan_and_changes_nothing() -> None:
-    ws = desk()
+    ws = memory_workspace()
     write(ws, A="a\n")
     name = did(ws, put(ws, "A.md", "a2\n"))
     shown = undo(ws, name, dry_run=True)
@@ -71,7 +71,7 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing() -> None:
 
 
 def test_later_changes_elsewhere_in_the_note_stay() -> None:
-    ws = desk()
+    ws = memory_workspace()
     write(ws, A="one\ntwo\nthree\n")
     name = append(ws, "A.md", "ours")
     write(ws, A="ONE\ntwo\nthree\nours\ntheirs\n")
@@ -80,7 +80,7 @@ def test_later_changes_elsewhere_in_the_note_stay() -> None:
 
 
 def test_a_dry_run_can_be_looked_at_file_by_file() -> None:
-    ws = desk()
+    ws = memory_workspace()
     write(ws, A="a\nb\n", B="b\n", C="c\n")
     name = did(ws, put(ws, "A.md", "a2\nb\n"), drop(ws, "B.md"), put(ws, "N.md", "-- new\n"))
     moved = move(ws, "C.md", "D.md")
@@ -95,7 +95,7 @@ def test_a_dry_run_can_be_looked_at_file_by_file() -> None:
 
 
 def test_what_a_dry_run_does_to_hidden_notes_is_not_told() -> None:
-    ws = desk()
+    ws = memory_workspace()
     write(ws, A="a\n", Secret="b\n")
     name = did(ws, put(ws, "A.md", "a2\n"), drop(ws, "Secret.md"))
     undone = undo(ws, name, dry_run=True)
@@ -104,14 +104,14 @@ def test_what_a_dry_run_does_to_hidden_notes_is_not_told() -> None:
 
 
 def test_a_line_that_looks_like_the_head_of_a_diff_is_shown() -> None:
-    ws = desk()
+    ws = memory_workspace()
     write(ws, A="-- old\n")
     name = did(ws, put(ws, "A.md", "++ new\n"))
     assert diff_change(ws, name)[0].lines == ("@@ -1 +1 @@", "--- old", "+++ new")
 
 
 def test_a_later_change_at_the_same_place_stands_in_the_way_and_is_named() -> None:
-    ws = desk()
+    ws = memory_workspace()
     write(ws, A="one\n")
     first = did(ws, put(ws, "A.md", "two\n"))
     second = did(ws.by(Actor("bob", "phone")), put(ws, "A.md", "three\n"))
@@ -125,7 +125,7 @@ def test_a_later_change_at_the_same_place_stands_in_the_way_and_is_named() -> No
 
 
 def test_a_change_from_outside_that_stands_in_the_way_is_said_to_be_that() -> None:
-    ws = desk()
+    ws = memory_workspace()
     name = did(ws, put(ws, "A.md", "new\n"))
     write(ws, A="new\nand more\n")
     with pytest.raises(Conflict, match="outside Notewright"):
@@ -134,7 +134,7 @@ def test_a_change_from_outside_that_stands_in_the_way_is_said_to_be_that() -> No
 
 
 def test_what_stands_in_the_way_of_one_file_keeps_all_of_them() -> None:
-    ws = desk()
+    ws = memory_workspace()
     write(ws, A="a\n", B="b\n")
     name = did(ws, put(ws, "A.md", "a2\n"), put(ws, "B.md", "b2\n"))
     write(ws, B="b3\n")
@@ -144,7 +144,7 @@ def test_what_stands_in_the_way_of_one_file_keeps_all_of_them() -> None:
 
 
 def test_undoing_a_move_brings_links_back_and_keeps_what_came_into_the_note() -> None:
-    ws = desk()
+    ws = memory_workspace()
     write(ws, Old="the note\n", L="see [[Old]]\n")
     name = move(ws, "Old.md", "New.md")
     write(ws, New="the note\nand more\n", L="top\nsee [[New]]\n")
@@ -153,7 +153,7 @@ def test_undoing_a_move_brings_links_back_and_keeps_what_came_into_the_note() ->
 
 
 def test_undoing_a_move_whose_old_name_is_taken_is_refused() -> None:
-    ws = desk()
+    ws = memory_workspace()
     write(ws, Old="the note\n")
     name = move(ws, "Old.md", "New.md")
     write(ws, Old="somebody's\n")
@@ -162,7 +162,7 @@ def test_undoing_a_move_whose_old_name_is_taken_is_refused() -> None:
 
 
 def test_an_edit_is_undone_where_the_note_is_now() -> None:
-    ws = desk()
+    ws = memory_workspace()
     write(ws, Old="one\n")
     name = append(ws, "Old.md", "two")
     move(ws, "Old.md", "New.md")
@@ -171,7 +171,7 @@ def test_an_edit_is_undone_where_the_note_is_now() -> None:
 
 
 def test_undoing_the_creation_of_a_note_that_was_moved_names_the_move() -> None:
-    ws = desk()
+    ws = memory_workspace()
     name = did(ws, put(ws, "Old.md", "one\n"))
     moved = move(ws, "Old.md", "New.md")
     with pytest.raises(Conflict, match=moved):
@@ -179,7 +179,7 @@ def test_undoing_the_creation_of_a_note_that_was_moved_names_the_move() -> None:
 
 
 def test_a_deleted_note_comes_back_from_the_trash_and_from_an_emptied_one() -> None:
-    ws = desk()
+    ws = memory_workspace()
     write(ws, A="a\n", B="b\n")
     names = [
         did(ws, Put(NotePath(f".trash/{note}"), None, None, NotePath(note)), drop(ws, note))
@@ -193,7 +193,7 @@ def test_a_deleted_note_comes_back_from_the_trash_and_from_an_emptied_one() -> N
 
 def test_everything_of_one_client_since_a_time_is_taken_back_at_once() -> None:
     now = [100.0]
-    ws = desk(clock=lambda: now[0])
+    ws = memory_workspace(clock=lambda: now[0])
     write(ws, A="a\n", B="b\n")
     early = append(ws, "A.md", "early")
     now[0] = 200.0
@@ -213,7 +213,7 @@ def test_everything_of_one_client_since_a_time_is_taken_back_at_once() -> None:
 
 
 def test_what_was_undone_already_is_left_out_of_undoing_since() -> None:
-    ws = desk()
+    ws = memory_workspace()
     write(ws, A="a\n")
     first = append(ws, "A.md", "one")
     undo(ws, first)
@@ -225,7 +225,7 @@ def test_what_was_undone_already_is_left_out_of_undoing_since() -> None:
 
 
 def test_a_change_that_is_not_there_names_the_nearest() -> None:
-    ws = desk()
+    ws = memory_workspace()
     name = did(ws, put(ws, "A.md", "a"))
     with pytest.raises(NotFound) as refused:
         undo(ws, name[:-1] + "?")
@@ -233,7 +233,7 @@ def test_a_change_that_is_not_there_names_the_nearest() -> None:
 
 
 def test_the_past_of_a_note_follows_its_moves() -> None:
-    ws = desk()
+    ws = memory_workspace()
     write(ws, Old="a\n")
     first = append(ws, "Old.md", "one")
     moved = move(ws, "Old.md", "New.md")
@@ -244,7 +244,7 @@ def test_the_past_of_a_note_follows_its_moves() -> None:
 
 
 def test_hidden_notes_are_absent_from_the_past_and_out_of_reach_of_undo() -> None:
-    ws = desk()
+    ws = memory_workspace()
     write(ws, Old="note\n", L="[[Old]]\n")
     cast(MemoryStore, ws.store).put("Private/P.md", b"[[Old]]\n")
     secret = did(ws, put(ws, "Private/P.md", "[[Old]] secret\n"), summary="edited Private/P.md")
@@ -259,7 +259,7 @@ def test_hidden_notes_are_absent_from_the_past_and_out_of_reach_of_undo() -> Non
 
 
 def test_the_past_of_a_hidden_note_is_that_of_one_that_never_was() -> None:
-    ws = desk()
+    ws = memory_workspace()
     cast(MemoryStore, ws.store).put("Private/P.md", b"[[Old]]\n")
     cast(MemoryStore, ws.store).put("Open/Secret.md", b"[[Old]]\n")
     write(ws, Old="note\n")
@@ -273,7 +273,7 @@ def test_the_past_of_a_hidden_note_is_that_of_one_that_never_was() -> None:
 
 
 def test_the_past_of_a_note_ends_where_it_came_out_of_hiding() -> None:
-    ws = desk()
+    ws = memory_workspace()
     cast(MemoryStore, ws.store).put("Private/P.md", b"[[Old]]\n")
     write(ws, Old="note\n")
     move(ws, "Old.md", "New.md")
@@ -284,7 +284,7 @@ def test_the_past_of_a_note_ends_where_it_came_out_of_hiding() -> None:
 
 
 def test_an_undo_does_not_tell_how_many_hidden_changes_it_took_back() -> None:
-    ws = desk()
+    ws = memory_workspace()
     seen = did(ws, put(ws, "Open.md", "a"))
     hidden = did(ws, put(ws, "Private/P.md", "b"))
     undo_since(ws, 0.0)
@@ -297,7 +297,7 @@ def test_an_undo_does_not_tell_how_many_hidden_changes_it_took_back() -> None:
 
 
 def test_who_may_not_see_all_of_a_change_is_not_told_what_else_is_in_it() -> None:
-    ws = desk()
+    ws = memory_workspace()
     both = did(ws, put(ws, "Open.md", "a"), put(ws, "Private/Zanzibar.md", "b"))
     guest = replace(ws, access=Access(hide=("Private/**",)))
     with pytest.raises(Forbidden) as refused:
@@ -307,7 +307,7 @@ def test_who_may_not_see_all_of_a_change_is_not_told_what_else_is_in_it() -> Non
 
 
 def test_a_summary_does_not_name_a_hidden_folder() -> None:
-    ws = desk()
+    ws = memory_workspace()
     write(ws, **{"Open/Sub/A": "a\n", "Open/Sub/B": "b\n"})
     gone = did(
         ws,
@@ -323,14 +323,14 @@ def test_a_summary_does_not_name_a_hidden_folder() -> None:
 
 
 def test_undo_needs_the_right_to_write_there() -> None:
-    ws = desk()
+    ws = memory_workspace()
     name = did(ws, put(ws, "A.md", "a\n"))
     with pytest.raises(Forbidden):
         undo(replace(ws, access=Access(write_under=("Inbox/**",))), name)
 
 
 def test_a_change_is_shown_as_a_bounded_diff_file_by_file() -> None:
-    ws = desk()
+    ws = memory_workspace()
     write(ws, Old="note\n", L="top\n[[Old]]\n")
     moved = diff_change(ws, move(ws, "Old.md", "New.md"))
     assert [(each.path, each.kind, each.source) for each in moved] == [
@@ -342,7 +342,7 @@ def test_a_change_is_shown_as_a_bounded_diff_file_by_file() -> None:
 
 
 def test_purged_bytes_cannot_be_undone_and_that_is_said() -> None:
-    ws = desk()
+    ws = memory_workspace()
     write(ws, A="secret\n")
     name = did(ws, put(ws, "A.md", "clean\n"))
     ws.ledger.purge("A.md")

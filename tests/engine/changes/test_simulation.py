@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import pytest
 from tests import found
-from tests.engine.parts import desk
+from tests.engine.parts import memory_workspace
 from tests.memory_store import Disk, MemoryStore
 
 from notewright.engine.changes import commit as changes
@@ -108,7 +108,7 @@ class World:
         store = MemoryStore(self.disk, step=self.step)
         ticks = iter(range(1, 10_000))
         ledger = cast(Ledger, Witness(self.ledger, self.step))
-        return desk(store, ledger, locks=store, clock=lambda: float(next(ticks)))
+        return memory_workspace(store, ledger, locks=store, clock=lambda: float(next(ticks)))
 
     def step(self, what: str, path: str) -> None:
         if self.calm:

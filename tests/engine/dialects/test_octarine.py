@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import MakeWorkspace
-from tests.engine.parts import desk
+from tests.engine.parts import memory_workspace
 from tests.memory_store import MemoryStore
 
 from notewright.engine.access import Access
@@ -23,7 +23,7 @@ HIDE = ("Private/**", "**/Secret*")
 def test_folders_deeper_than_python_recurses_are_walked() -> None:
     store = MemoryStore()
     store.put("d/" * 1100 + "a.md", b"")
-    walked = list(walk(desk(store), "", recursive=True))
+    walked = list(walk(memory_workspace(store), "", recursive=True))
     assert len(walked) == 1101 and walked[-1].path.endswith("/d/a.md")
 
 
@@ -106,7 +106,7 @@ def test_a_copy_of_nobody_knows_what_is_hidden_from_those_from_whom_something_is
     names = (".backups/Gone.2023-11-14T22-13-20.md", ".backups/a.md", ".trash/Tea.md", ".trash/Deep/Tea.md")
     for name in ("Tea.md", ".obsidian/app.json", *names):
         store.put(name, b"x")
-    ws = desk(store)
+    ws = memory_workspace(store)
     assert set(names) <= set(listed(ws))
     assert listed(guest_of(ws)) == [".obsidian", ".obsidian/app.json", "Tea.md"]
     for name in names[:2]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.surfaces.notes_desk import desks
+from tests.surfaces.notes_agent import agents
 
 from notewright.engine.find.context import pack_for_note, pack_for_words
 from notewright.notes.path import NotePath
@@ -61,39 +61,39 @@ CHINESE = "茶壶在火上烧了很久，屋里没有人知道它在那里放了
 @pytest.mark.parametrize("notes", [1, 3, 12])
 def test_long_sections_fill_the_budget_and_never_more(tmp_path: Path, sentence: str, notes: int) -> None:
     text = sentence * (90_000 // notes // len(sentence))
-    with desks(tmp_path) as make:
+    with agents(tmp_path) as make:
         others = " ".join(f"[[Long {number}]]" for number in range(notes))
         files = {f"Long {number}.md": f"# Tea 茶壶 {number}\n\n{text}\n" for number in range(1, notes)}
-        desk = make({"Long 0.md": f"# Tea 茶壶 0\n\n{others}\n\n{text}\n", **files})
+        agent = make({"Long 0.md": f"# Tea 茶壶 0\n\n{others}\n\n{text}\n", **files})
         for budget in (500, 1_000, 4_000, 6_000 if notes > 1 else 20_000):
             for about in ("tea" if sentence is ENGLISH else "茶壶", "Long 0.md"):
-                said = desk.said("context", about=about, budget=budget)
+                said = agent.said("context", about=about, budget=budget)
                 assert 0.85 * budget * 4 <= len(said) <= budget * 4, (about, budget, len(said))
 
 
 @pytest.mark.parametrize("budget", [1_000, 4_000])
 def test_short_lines_and_many_short_sections_fill_the_budget_too(tmp_path: Path, budget: int) -> None:
-    with desks(tmp_path) as make:
+    with agents(tmp_path) as make:
         lists = make({f"N{n}.md": "# Tea\n" + "- tea\n" * 3_000 for n in range(4)})
         short = make({f"N{n:03}.md": f"# Tea {n}\n\n" + ENGLISH * 5 for n in range(120)})
-        for desk in (lists, short):
-            assert 0.85 * budget * 4 <= len(desk.said("context", about="tea", budget=budget)) <= budget * 4
+        for agent in (lists, short):
+            assert 0.85 * budget * 4 <= len(agent.said("context", about="tea", budget=budget)) <= budget * 4
 
 
 def test_a_passage_is_cut_after_a_sentence_and_says_how_far_it_goes_on(tmp_path: Path) -> None:
-    with desks(tmp_path) as make:
+    with agents(tmp_path) as make:
         said = make({"Tea.md": "# Tea\n\n" + f"{ENGLISH * 12}\n\n" * 10}).said("context", about="kettle", budget=300)
     assert "## Tea.md › Tea (L1-3; cut, goes on to L21)" in said
     assert said.endswith("had been there.")
 
 
 def test_a_cut_in_the_last_line_says_so(tmp_path: Path) -> None:
-    with desks(tmp_path) as make:
+    with agents(tmp_path) as make:
         assert "(L1; cut in this line)" in make({"A.md": ENGLISH * 50}).said("context", about="kettle", budget=300)
 
 
 def test_a_budget_too_small_for_anything_says_what_was_left_out(tmp_path: Path) -> None:
     path = "/".join(["a long name of a folder"] * 20) + "/Tea.md"
-    with desks(tmp_path) as make:
+    with agents(tmp_path) as make:
         said = make({path: ENGLISH}).said("context", about="kettle", budget=100)
     assert said == "0 passages about “kettle”:\n\n[1 more passage left out: raise budget]"

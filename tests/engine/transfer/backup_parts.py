@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.engine.parts import desk
+from tests.engine.parts import memory_workspace
 
 from notewright.engine.transfer import backup, restore
 from notewright.engine.transfer.backup import BackupResult
@@ -42,9 +42,9 @@ def times(folder: Path) -> dict[str, int]:
     return {name: (folder / name).stat().st_mtime_ns for name in files(folder)}
 
 
-def folder_desk(folder: Path, **values: object) -> Workspace:
+def folder_workspace(folder: Path, **values: object) -> Workspace:
     """A workspace on a real folder, its history in memory."""
-    return desk(FolderStore(folder), **values)
+    return memory_workspace(FolderStore(folder), **values)
 
 
 def kept_in(place: Path | str | BackupPlace) -> BackupPlace:
@@ -77,7 +77,7 @@ def restore_to(into: Path, place: Path | str | BackupPlace, **how: Any) -> Resto
 def deaths(folder: Path, to: Path) -> int:
     """Kill a backup of a day that has one already at its first step, at its second, and so on to its end: each time the
     day is as it was or as it should be, and the day before is as it was. How often that was."""
-    ws = folder_desk(folder)
+    ws = folder_workspace(folder)
     back_up([ws], to, now=day(0))
     back_up([ws], to, now=day(1))
     yesterday, now = files(to / "2026-05-04"), files(folder)
@@ -128,7 +128,7 @@ def main() -> None:
             print("stopped", flush=True)
             time.sleep(600)
 
-    ws = folder_desk(Path(folder))
+    ws = folder_workspace(Path(folder))
     back_up([ws], to, now=datetime.fromisoformat(date).replace(tzinfo=UTC), report=stop)
     print("done", flush=True)
     os._exit(0)

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import ROOT, MakeWorkspace, write_files
 from tests.engine.mounting import read_only, small_disk
-from tests.engine.parts import desk
-from tests.engine.transfer.backup_parts import back_up, backups, day, files, folder_desk, restore_to, times
+from tests.engine.parts import memory_workspace
+from tests.engine.transfer.backup_parts import back_up, backups, day, files, folder_workspace, restore_to, times
 from tests.memory_store import MemoryStore
 
 from notewright.engine.transfer.backup import BackupResult, Schedule, find_last_due, is_backup_due
@@ -75,7 +75,7 @@ def test_a_restored_backup_has_the_same_bytes_names_and_times(
         for number, tree in enumerate((before, after)):
             written(root, tree)
             seen, when = files(root), times(root)
-            ws = folder_desk(root)
+            ws = folder_workspace(root)
             assert back_up([ws], to, now=day(number)).success
             out = Path(place, f"out {number}")
             done = restore_to(out, to, date=day(number).date().isoformat())
@@ -227,7 +227,7 @@ class Failing:
         self.store = MemoryStore(step=self._step)
         for path, text in notes.items():
             self.store.put(path, text.encode())
-        self.ws = desk(self.store)
+        self.ws = memory_workspace(self.store)
 
     def _step(self, what: str, path: str) -> None:
         if what == "read" and path in self.broken:
@@ -235,11 +235,11 @@ class Failing:
 
 
 def test_a_file_that_cannot_be_read_is_an_error_and_the_rest_is_backed_up(tmp_path: Path) -> None:
-    desk, to = Failing({"Tea.md": "tea", "Bad.md": "worth keeping", "C/Cup.md": "cup"}), tmp_path / "to"
-    assert back_up([desk.ws], to, now=day(0)).success
-    desk.broken = {"Bad.md"}
-    desk.store.put("New.md", b"new")
-    result = back_up([desk.ws], to, now=day(40))
+    failing, to = Failing({"Tea.md": "tea", "Bad.md": "worth keeping", "C/Cup.md": "cup"}), tmp_path / "to"
+    assert back_up([failing.ws], to, now=day(0)).success
+    failing.broken = {"Bad.md"}
+    failing.store.put("New.md", b"new")
+    result = back_up([failing.ws], to, now=day(40))
     assert result.errors == ("Bad.md: Bad.md cannot be reached: input/output error",)
     assert (result.success, result.files_backed_up, result.files_skipped, result.removed) == (False, 1, 2, ())
     assert set(BackupFolder(to).dates()) == {"2026-05-04", "2026-06-13"}, "old ones are removed after a success only"
@@ -250,15 +250,15 @@ def test_a_file_that_cannot_be_read_is_an_error_and_the_rest_is_backed_up(tmp_pa
         "Bad.md": b"worth keeping",
     }
     assert backups(to)[0].errors == result.errors
-    desk.broken = set()
-    assert back_up([desk.ws], to, now=day(40)).removed == ("2026-05-04",)
+    failing.broken = set()
+    assert back_up([failing.ws], to, now=day(40)).removed == ("2026-05-04",)
 
 
 def test_a_failed_second_backup_of_the_day_loses_nothing_of_the_first(tmp_path: Path) -> None:
-    desk, to = Failing({"Bad.md": "only in today's backup"}), tmp_path / "to"
-    back_up([desk.ws], to, now=day(0))
-    desk.store.disk.present = False
-    result = back_up([desk.ws], to, now=day(0))
+    failing, to = Failing({"Bad.md": "only in today's backup"}), tmp_path / "to"
+    back_up([failing.ws], to, now=day(0))
+    failing.store.disk.present = False
+    result = back_up([failing.ws], to, now=day(0))
     assert not result.success and result.errors[0].startswith("Desk: ")
     assert files(to / "2026-05-04") == {"Bad.md": b"only in today's backup"}
 
@@ -276,7 +276,7 @@ def test_a_workspace_that_is_suddenly_empty_is_not_believed(tmp_path: Path) -> N
     """Its disk may not be mounted: after thirty such days nothing would be left of it."""
     root, to = tmp_path / "notes", tmp_path / "to"
     write_files(root, numbered(12))
-    ws = folder_desk(root)
+    ws = folder_workspace(root)
     back_up([ws], to, now=day(0))
     for path in root.iterdir():
         path.unlink()
@@ -298,7 +298,7 @@ def test_symlinks_are_kept_as_symlinks_within_the_backup(tmp_path: Path) -> None
     write_files(root, {"Drinks/Tea.md": "tea\n"})
     (root / "Also.md").symlink_to(root / "Drinks" / "Tea.md")
     (root / "Out.md").symlink_to("/etc/hostname")
-    result = back_up([folder_desk(root)], tmp_path / "to", now=day(0))
+    result = back_up([folder_workspace(root)], tmp_path / "to", now=day(0))
     assert (result.success, result.files_backed_up) == (True, 1)
     made = tmp_path / "to" / "2026-05-04"
     assert os.readlink(made / "Also.md") == "Drinks/Tea.md" and not (made / "Out.md").is_symlink()
@@ -319,7 +319,7 @@ def test_what_changes_while_it_is_read_is_read_again(tmp_path: Path) -> None:
             os.rename(root / "Z.md", root / "A2.md")
             (root / "B.md").unlink()
 
-    assert back_up([folder_desk(root)], to, now=day(0), report=interfere).success
+    assert back_up([folder_workspace(root)], to, now=day(0), report=interfere).success
     assert files(to / "2026-05-04") == {"A.md": b"[[A2]]\n", "A2.md": b"z\n"}
 
 
@@ -352,9 +352,9 @@ def test_another_folder_of_the_same_name_does_not_take_the_place_of_todays_backu
     for name in ("a", "b"):
         write_files(tmp_path / name, {"Tea.md": f"{name}\n"})
     to = tmp_path / "to"
-    back_up([folder_desk(tmp_path / "a")], to, now=day(0))
+    back_up([folder_workspace(tmp_path / "a")], to, now=day(0))
     with pytest.raises(Exists, match="of another folder"):
-        back_up([folder_desk(tmp_path / "b")], to, now=day(0))
+        back_up([folder_workspace(tmp_path / "b")], to, now=day(0))
     assert files(to / "2026-05-04") == {"Tea.md": b"a\n"}
 
 
@@ -437,7 +437,7 @@ def test_of_two_backups_at_once_the_second_is_refused(workspace: MakeWorkspace, 
 def test_a_backup_that_is_killed_leaves_the_old_ones_whole(tmp_path: Path, count: int) -> None:
     root, to = tmp_path / "notes", tmp_path / "to"
     write_files(root, numbered(40))
-    ws = folder_desk(root)
+    ws = folder_workspace(root)
     back_up([ws], to, now=day(0))
     back_up([ws], to, now=day(1))
     old = files(root)
@@ -469,7 +469,7 @@ def test_killed_at_any_step_a_backup_leaves_each_day_old_or_new(tmp_path: Path) 
 def test_a_death_between_the_old_and_the_new_of_a_day_brings_the_old_back(tmp_path: Path) -> None:
     root, to = tmp_path / "notes", tmp_path / "to"
     write_files(root, {"Tea.md": "tea\n"})
-    back_up([folder_desk(root)], to, now=day(0))
+    back_up([folder_workspace(root)], to, now=day(0))
     os.rename(to / "2026-05-04", to / ".2026-05-04.old")
     write_files(to, {".2026-05-04.partial/Tea.md": "half"})
     with BackupFolder(to).lock(exclusive=True):

@@ -15,7 +15,7 @@ from tests.engine.transfer.backup_parts import (
     backups,
     day,
     files,
-    folder_desk,
+    folder_workspace,
     restore_backup,
     restore_to,
     times,
@@ -175,9 +175,9 @@ def test_what_stops_in_the_middle_says_how_to_take_back_the_part_that_is_done(
 ) -> None:
     monkeypatch.setattr(batch_write, "MAX_FILES", 1)
     write_files(tmp_path / "whole", {"A.md": "small\n", "B.bin": random.Random(1).randbytes(400_000)})
-    back_up([folder_desk(tmp_path / "whole")], tmp_path / "to", now=day(0))
+    back_up([folder_workspace(tmp_path / "whole")], tmp_path / "to", now=day(0))
     with small_disk(tmp_path / "disk", 200):
-        ws = folder_desk(tmp_path / "disk")
+        ws = folder_workspace(tmp_path / "disk")
         with pytest.raises(NoSpace) as refused:
             restore_backup(ws, tmp_path / "to")
         done = [change.id for change in list_changes(ws, ChangeQuery())]

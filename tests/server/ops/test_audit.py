@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.engine.parts import desk, drop, put, write
+from tests.engine.parts import drop, memory_workspace, put, write
 from tests.server.watched import watched
 from tests.waiting import eventually
 
@@ -43,7 +43,7 @@ def visit(address: str = "192.0.2.1", user: str = "", via: str = "bearer") -> Re
 
 def test_a_change_set_leaves_one_line_that_says_who_did_what_where_and_no_text(tmp_path: Path) -> None:
     audit = AuditLog(tmp_path / "audit.jsonl")
-    ws = desk(on_change=audit.record_change)
+    ws = memory_workspace(on_change=audit.record_change)
     write(ws, Old="a secret thought\n")
     before = CURRENT_REQUEST.set(visit(user="ann"))
     done = commit(ws, Plan((put(ws, "New.md", "another secret\n"), drop(ws, "Old.md")), "summary of a secret"))
@@ -67,7 +67,7 @@ def test_a_change_set_leaves_one_line_that_says_who_did_what_where_and_no_text(t
 
 def test_an_undo_names_what_it_takes_back(tmp_path: Path) -> None:
     audit = AuditLog(tmp_path / "audit.jsonl")
-    ws = desk(on_change=audit.record_change)
+    ws = memory_workspace(on_change=audit.record_change)
     done = commit(ws, Plan((put(ws, "New.md", "text\n"),), "made"))
     undo(ws, done.id or "")
     assert lines(tmp_path / "audit.jsonl")[1]["undoes"] == [done.id]
@@ -75,7 +75,7 @@ def test_an_undo_names_what_it_takes_back(tmp_path: Path) -> None:
 
 def test_a_change_set_of_very_many_files_names_some_and_counts_all(tmp_path: Path) -> None:
     audit = AuditLog(tmp_path / "audit.jsonl")
-    ws = desk(on_change=audit.record_change)
+    ws = memory_workspace(on_change=audit.record_change)
     commit(ws, Plan(tuple(put(ws, f"n{number}.md", "x") for number in range(250)), "made"))
     (told,) = lines(tmp_path / "audit.jsonl")
     assert told["files"] == 250 and len(told["paths"]) == 100
@@ -141,7 +141,7 @@ def test_moved_away_by_somebody_else_it_begins_anew(tmp_path: Path) -> None:
 
 def test_a_full_disk_fails_no_call_and_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     audit = AuditLog(Path("/dev/full"))
-    ws = desk(on_change=audit.record_change)
+    ws = memory_workspace(on_change=audit.record_change)
     with caplog.at_level(logging.ERROR):
         for number in range(3):
             assert commit(ws, Plan((put(ws, f"n{number}.md", "x"),), "made")).id
@@ -322,7 +322,7 @@ def test_the_guide_shows_lines_as_they_are_and_the_bounds_that_hold(tmp_path: Pa
     guide = (Path(__file__).resolve().parents[3] / "docs" / "guides" / "operations.md").read_text(encoding="utf-8")
     shown = [json.loads(line) for line in guide.splitlines() if line.startswith('    {"time": "…", "event"')]
     audit, ann = AuditLog(tmp_path / "audit.jsonl"), visit(user="anna")
-    commit(ws := desk(on_change=audit.record_change), Plan((put(ws, "Tea.md", "text\n"),), "made"))
+    commit(ws := memory_workspace(on_change=audit.record_change), Plan((put(ws, "Tea.md", "text\n"),), "made"))
     audit.record_refusal(visit(), "invalid_token", 401)
     audit.record_visitor(ann)
     audit.record_admin("token_added", user="anna", token="laptop")

@@ -25,8 +25,8 @@ PARTS = "# Plan\n\n## Meetings\n\n- one\n\n### Deep\n- two\n\n\n## Later\nend\n"
 
 
 @dataclass(frozen=True)
-class Desk:
-    """`desk("read", path="a")` calls `cairn_read`."""
+class Agent:
+    """`agent("read", path="a")` calls `cairn_read`."""
 
     ws: Workspace
     root: Path
@@ -68,29 +68,29 @@ class Desk:
         found = self.json(tool, **args)
         return [row["path"] for row in found["results" if tool == "search" else "notes"]]
 
-    def at(self, seconds: float) -> "Desk":
-        """The same desk at another time."""
+    def at(self, seconds: float) -> "Agent":
+        """The same agent at another time."""
         return replace(self, ws=replace(self.ws, clock=lambda: seconds))
 
 
-OpenDesk = Callable[..., Desk]
+OpenAgent = Callable[..., Agent]
 
 
 @contextmanager
-def desks(tmp_path: Path) -> Generator[OpenDesk, None, None]:
+def agents(tmp_path: Path) -> Generator[OpenAgent, None, None]:
     """`make({"a/b": "text"}, times={"a/b": 1_700_000_000}, read_only=True)`: paths have no `.md`. Nobody watches."""
-    opened: list[Desk] = []
+    opened: list[Agent] = []
 
     def make(
         notes: Mapping[str, str | bytes] | None = None, *, times: Mapping[str, float] | None = None, **settings: Any
-    ) -> Desk:
+    ) -> Agent:
         root = tmp_path / f"Notes{len(opened) or ''}"
         write_files(root, {f"{path}.md": text for path, text in (notes or {}).items()})
         for path, seconds in (times or {}).items():
             os.utime(root / f"{path}.md", (seconds, seconds))
-        opened.append(Desk(open_folder(root, tmp_path, watch=False, **settings), root))
+        opened.append(Agent(open_folder(root, tmp_path, watch=False, **settings), root))
         return opened[-1]
 
     yield make
-    for desk in opened:
-        close_workspace(desk.ws)
+    for agent in opened:
+        close_workspace(agent.ws)

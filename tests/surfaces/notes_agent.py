@@ -22,13 +22,13 @@ from notewright.surfaces.perform import perform
 CODES = "not_found|ambiguous|exists|conflict|invalid|too_large|read_only|forbidden|busy|internal"
 UNDO = re.compile(r'Undo: undo\(change="([a-z0-9]{6,})"\)')
 VERSION = re.compile(r"version ([0-9a-f]{12})\b")
-WRITTEN = 1793577600  # when the files of every desk were last saved: 2026-11-02T00:00:00Z
+WRITTEN = 1793577600  # when the files of every agent were last saved: 2026-11-02T00:00:00Z
 Files = Mapping[str, str | bytes]
 
 
 @dataclass(frozen=True)
-class Desk:
-    """`desk("read", path="Tea")` calls the tool; the first workspace's files lie at `root`."""
+class Agent:
+    """`agent("read", path="Tea")` calls the tool; the first workspace's files lie at `root`."""
 
     workspaces: tuple[Workspace, ...]
     root: Path
@@ -83,20 +83,20 @@ class Desk:
         before = time.time() - 60
         os.utime(self.root / path, (before, before))
 
-    def another(self, client: str = "cursor") -> "Desk":
+    def another(self, client: str = "cursor") -> "Agent":
         """The same notes, spoken to by another client."""
         return replace(self, client=client, session=Session())
 
 
-MakeDesk = Callable[..., Desk]
+MakeAgent = Callable[..., Agent]
 
 
 @contextmanager
-def desks(tmp_path: Path) -> Generator[MakeDesk, None, None]:
+def agents(tmp_path: Path) -> Generator[MakeAgent, None, None]:
     """`make({"A.md": "text"}, hide=("Private/**",))`, or `make(Work={…}, Home={…})` for several workspaces."""
     opened: list[Workspace] = []
 
-    def make(files: Files | None = None, *, clock: Callable[[], float] = time.time, **more: Any) -> Desk:
+    def make(files: Files | None = None, *, clock: Callable[[], float] = time.time, **more: Any) -> Agent:
         named = {name: given for name, given in more.items() if name[0].isupper()}
         settings = {name: given for name, given in more.items() if not name[0].isupper()}
         count = len(opened)
@@ -107,7 +107,7 @@ def desks(tmp_path: Path) -> Generator[MakeDesk, None, None]:
                 os.utime(root / path, (WRITTEN, WRITTEN))
             opened.append(replace(open_folder(root, tmp_path, watch=False, **settings), clock=clock))
         first = next(iter(named), "Main")
-        return Desk(tuple(opened[count:]), tmp_path / f"{count}" / first)
+        return Agent(tuple(opened[count:]), tmp_path / f"{count}" / first)
 
     yield make
     for ws in opened:
