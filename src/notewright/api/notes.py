@@ -99,7 +99,7 @@ _SEARCH_QUERY = takes(
 def search_notes(request: ApiRequest) -> dict[str, Any]:
     """Hits come without their scores: those tell how often a word is in notes the caller may not see."""
     ws, words = request.workspace(), request.query["q"]
-    found = search(ws, replace(parse_query(words), limit=request.query.get("limit", 10)))
+    found = search(ws, parse_query(words, limit=request.query.get("limit", 10)))
     hits = [fill(schemas.HIT, hit, modified=format_utc(hit.modified_ns / 1e9)) for hit in found.items]
     return fill(_SEARCH_RESULT, found, query=words, hits=hits)
 

@@ -16,7 +16,6 @@ from notewright.cli import printing
 from notewright.cli.arguments import choose_workspace, parse_moment
 from notewright.engine.indexing.difference import IdleFollower
 from notewright.errors import Indexing, NotFound, Unavailable
-from notewright.lazy_dataclass import replace
 from notewright.ledger.base import Actor, ChangeQuery
 from notewright.notes.path import NotePath
 
@@ -31,19 +30,12 @@ def search(args: argparse.Namespace) -> None:
     from notewright.engine.find.search import search as search_notes
 
     with open_chosen_workspace(args, reads=True) as ws:
-        query, folder = parse_query(" ".join(args.words)), ""
-        since = _since(ws, args)
+        since, folder = _since(ws, args), ""
         if args.folder:
             from notewright.engine.read import find_folder  # which a search without one does not load
 
             folder = find_folder(ws, strip_root(ws, args.folder))
-        query = replace(
-            query,
-            folder=folder,
-            tags=(*query.tags, *(tag.removeprefix("#") for tag in args.tag)),
-            since_ns=None if since is None else int(since * 1e9),
-            limit=args.limit,
-        )
+        query = parse_query(" ".join(args.words), folder=folder, tags=args.tag, since=since, limit=args.limit)
         printing.print_hits(search_notes(ws, query), ws, args)
 
 

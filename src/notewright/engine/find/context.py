@@ -1,7 +1,6 @@
 """Context packs: the passages an agent should read about a topic or a note, within a budget of tokens."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -73,7 +72,7 @@ Candidate = Callable[[], Passage | None]  # reads a passage when there is room f
 def pack_for_words(workspaces: Sequence[Workspace], words: str, budget: int) -> ContextPack:
     """Pack the best sections for a question, of all these workspaces together."""
     most = min(max(MIN_CANDIDATES, budget // 100), MAX_CANDIDATES)
-    query = replace(parse_query(words), limit=most)
+    query = parse_query(words, limit=most)
     found = [(ws, search(ws, query)) for ws in workspaces]
     hits = sorted(((ws, hit) for ws, page in found for hit in page.items), key=lambda pair: -pair[1].score)
     candidates = [partial(_read_section_at, ws, hit.path, hit.line, "match") for ws, hit in hits[:most]]

@@ -1,6 +1,6 @@
 """Searching: from the words a person typed to ranked sections."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from heapq import nlargest
 
 from notewright.engine.find import ranking
@@ -39,11 +39,24 @@ class Hits(NamedTuple):
     nearest: tuple[str, ...] = ()  # spellings and names, when nothing was found
 
 
-def parse_query(text: str) -> Query:
-    """The search language: words, "phrases", -word, tag:x, path:x, [key:value], each also with a dash in front."""
+def parse_query(
+    text: str,
+    *,
+    folder: str = "",
+    tags: Iterable[str] = (),
+    since: float | None = None,
+    limit: int = 10,
+    offset: int = 0,
+) -> Query:
+    """The search language: words, "phrases", -word, tag:x, path:x, [key:value], each also with a dash in front.
+
+    `folder`, `tags` (with or without `#`) and `since`, when a note was modified, are conditions beside those."""
     terms = parse_terms(text[:MAX_QUESTION_CHARS])
     question = " ".join(terms.words)
-    return Query(**vars(terms) | {"words": tuple(query_words(question)), "question": question})
+    more_tags = tuple(tag.removeprefix("#") for tag in tags)
+    parsed = vars(terms) | {"words": tuple(query_words(question)), "question": question, "tags": terms.tags + more_tags}
+    since_ns = None if since is None else int(since * 1e9)
+    return Query(**parsed, folder=folder, since_ns=since_ns, limit=limit, offset=offset)
 
 
 def search(ws: Workspace, query: Query) -> Hits:

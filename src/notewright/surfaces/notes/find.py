@@ -13,7 +13,7 @@ from notewright.engine.find.search import search as search_notes
 from notewright.engine.read import list_files, list_folder, locate
 from notewright.engine.workspace import Workspace
 from notewright.errors import Ambiguous, Invalid, NotFound
-from notewright.index.base import Query, Selection
+from notewright.index.base import Selection
 from notewright.surfaces.arguments import NamedPath, OffsetPage, Places, format_day, parse_since
 from notewright.surfaces.base import Args, Call
 from notewright.surfaces.notes import render as words
@@ -27,10 +27,11 @@ def search(call: Call, args: Args) -> str:
     places, page = Places(call), OffsetPage.of("search", args, 10, ("query", "folder", "tags", "since"))
     if not args["query"].strip() and not _conditions(args):
         raise Invalid("query is empty", hint="give words or a question", what="query")
-    answers = [
-        (ws, search_notes(ws, _build_query(ws, folder, args, page.end)))
-        for ws, folder in places.folders(args.get("folder", ""))
-    ]
+    answers: list[tuple[Workspace, Hits]] = []
+    for ws, folder in places.folders(args.get("folder", "")):
+        since = parse_since(args["since"], ws.timezone) if args.get("since") else None
+        query = parse_query(args["query"], folder=folder, tags=args.get("tags", ()), since=since, limit=page.end)
+        answers.append((ws, search_notes(ws, query)))
     each = [found for _, found in answers]
     nearest = tuple(dict.fromkeys(near for found in each for near in found.nearest))
     total, with_all = sum(found.total for found in each), sum(found.with_all for found in each)
@@ -46,25 +47,13 @@ def search(call: Call, args: Args) -> str:
     more = counts.cut or len(ranked) > page.end
     left = max(counts.total - page.offset, len(hits) + 1) if more else len(hits)
     head = f"{words.pluralize(counts.total, 'note')} found, newest first:"  # conditions alone rank nothing
-    if parse_query(args["query"]).words:
+    if query.words:
         head = words.format_hit_counts(counts, len(hits))
     return words.format_page(head, items, page, left, "more note")
 
 
 def _conditions(args: Args) -> list[str]:
     return [name for name in ("folder", "tags", "since") if args.get(name)]
-
-
-def _build_query(ws: Workspace, folder: str, args: Args, limit: int) -> Query:
-    query = parse_query(args["query"])
-    since = args.get("since")
-    return replace(
-        query,
-        folder=folder,
-        tags=(*query.tags, *(tag.removeprefix("#") for tag in args.get("tags", ()))),
-        since_ns=int(parse_since(since, ws.timezone) * 1e9) if since else None,
-        limit=limit,
-    )
 
 
 # ---- by pattern ---------------------------------------------------------------------------------------

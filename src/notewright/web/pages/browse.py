@@ -1,7 +1,6 @@
 """The pages of workspaces, folders and search; and finding the file that a URL names."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from starlette.responses import Response
 
@@ -97,7 +96,7 @@ def search(request: PageRequest) -> Response:
     words = request.query.get("q", "").strip()[:MAX_QUERY_CHARS]
     if not words:
         return request.page("search.html", words="", hits=None, found=[], newer=None, older=None)
-    query = replace(parse_query(words), limit=PAGE_HITS, offset=(page - 1) * PAGE_HITS)
+    query = parse_query(words, limit=PAGE_HITS, offset=(page - 1) * PAGE_HITS)
     hits = search_notes(ws, query)
     return request.page(
         "search.html",
