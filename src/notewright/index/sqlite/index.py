@@ -82,9 +82,10 @@ class SqliteIndex:
             self._write(lambda con: _file(con, rows, dropped))
 
     def prepare(self, filing: Filing) -> Filing:
-        from notewright.index.sqlite.rows import prepare_row, to_row
+        from notewright.index.sqlite.rows import cut_words, prepare_row, to_row
 
-        return filing._replace(ready=prepare_row(to_row(filing)))
+        row = prepare_row(to_row(filing))
+        return filing._replace(ready=row._replace(words_met=self.ask(lambda con: cut_words(con, row))))
 
     def record_changes(self, paths: Iterable[str]) -> None:
         listed = list(paths)

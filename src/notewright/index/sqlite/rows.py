@@ -40,6 +40,7 @@ class Row(NamedTuple):
     words: tuple[str, ...]  # the other columns of `words`
     sentences: list[tuple[int, str]]  # (number of the first link of the sentence, the sentence)
     is_prepared: bool = False
+    words_met: frozenset[str] | None = None  # for the vocabulary; None: not cut yet
 
 
 def to_row(filing: "Filing") -> Row:
@@ -305,10 +306,14 @@ def _insert_with_words(to: Connection, numbered: Sequence[tuple[int, Row]]) -> N
         batch = [(file, prepare_row(row)) for file, row in numbered[start : start + ROWS_PER_BATCH]]
         link = insert(to, batch, link)
         for _, row in batch:
-            sentences = (sentence for _, sentence in row.sentences)
-            for piece in _cut_pieces("\n".join((*row.words, *row.sections, *sentences))):
-                words_met.update(to.tokenize(piece))
+            words_met |= cut_words(to, row) if row.words_met is None else row.words_met
     add_words(to, words_met)
+
+
+def cut_words(to: Connection, row: Row) -> frozenset[str]:
+    """The words of a prepared row, each once."""
+    text = "\n".join((*row.words, *row.sections, *(sentence for _, sentence in row.sentences)))
+    return frozenset().union(*map(to.tokenize, _cut_pieces(text)))
 
 
 def add_words(to: Connection, words_met: Iterable[str]) -> None:
