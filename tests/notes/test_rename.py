@@ -320,6 +320,12 @@ def test_a_heading_is_followed_by_the_link_in_a_property_not_by_a_comment() -> N
     assert texts(planned)["b.md"] == "---\n# '[[a#Old]]'\nup: '[[a#New]]'\n---\n"
 
 
+def test_a_property_stays_readable_where_a_bar_is_written_with_backslashes() -> None:
+    notes = [parse(NotePath("a.md"), "# Old\n"), parse(NotePath("b.md"), '---\nup: "[[a#Old\\\\|x]]"\n---\n')]
+    planned = rename_heading(notes[0], "Old", "New", InMemoryNames(note.path for note in notes), notes)
+    assert texts(planned)["b.md"] == '---\nup: "[[a#New\\\\|x]]"\n---\n'
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -329,6 +335,11 @@ def test_a_heading_is_followed_by_the_link_in_a_property_not_by_a_comment() -> N
         ("tags: &old [old]\nx: *old", "tags: &old [new]\nx: *old"),
         ("other:\n  tags: [old]\ntags: [old]", "other:\n  tags: [old]\ntags: [new]"),
         ("note: |\n  tags: old\nTags: old", "note: |\n  tags: old\nTags: new"),
+        ('{"tags":["n\\u00e9", "old"], "x": "né old"}', '{"tags":["n\\u00e9", "new"], "x": "né old"}'),
+        (
+            "tags:\n- 'n\u00e9'\n- \"\\u6f22\"\n- old\nx: \u6f22 old",
+            "tags:\n- 'n\u00e9'\n- \"\\u6f22\"\n- new\nx: \u6f22 old",
+        ),
     ],
 )
 def test_a_tag_in_properties_is_told_from_other_text_there(before: str, after: str) -> None:

@@ -117,7 +117,7 @@ def _subpath(text: str, link: Link, new: str) -> Splice:
     written = "#".join(encode_target(text, link, part) for part in new.split("#"))
     if not link.kind.startswith("markdown"):
         start = text.index("#", link.target_end)
-        end = re.compile(r"\s*(?:\\?\||\]\])").search(text, start).start()  # type: ignore[union-attr]
+        end = re.compile(r"\s*(?:\\*\||\]\])").search(text, start).start()  # type: ignore[union-attr]
         return Splice(start, end, written)
     if is_reference(link):
         end = find_definition_end(text, link)

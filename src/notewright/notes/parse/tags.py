@@ -10,7 +10,7 @@ from notewright.notes.model import Tag
 # Letters, digits, "_", "-", "/" and other Unicode, as Obsidian: what ends a tag is listed, not what it is made of.
 _ENDS = "\\s\u2000-\u206f\u2e00-\u2e7f\u3001\u3002\uff0c\uff1b\uff1a\uff01\uff1f'!\"#$%&()*+,.:;<=>?@^`{|}~\\[\\]\\\\"
 NAME = re.compile(f"[^{_ENDS}]+")
-_KEY = re.compile(r"^[ \t{]*[\"']?tags[\"']?[ \t]*:", re.IGNORECASE | re.MULTILINE)
+_KEY = re.compile(r"^(?P<indent>[ \t]*+)(?:\{[ \t]*+)?[\"']?tags[\"']?[ \t]*:", re.IGNORECASE | re.MULTILINE)
 _NO_VALUE = re.compile(  # comments, anchors and types, beside what is in quotes
     r"""(?<![^\s\[{,])(?:(?P<quoted>"(?:[^"\\\n]|\\.)*"|'[^'\n]*')|\#[^\n]*|[&*!][^\s,\[\]{}]*)"""
 )
@@ -39,13 +39,21 @@ def list_property_tags(properties: Mapping[str, Any]) -> list[str]:
 def locate_tags(text: str, start: int, end: int, names: list[str]) -> list[Tag]:
     """The tags of the properties between `start` and `end`, each where it is written."""
     keys = _KEY.finditer(text, start, end)
-    key = min(keys, key=lambda found: len(found[0]) - len(found[0].lstrip(" \t{")), default=None)  # the outermost
+    key = min(keys, key=lambda found: len(found["indent"]), default=None)  # the outermost
     begin = key.end() if key else start
-    values = _NO_VALUE.sub(lambda found: found["quoted"] or " " * len(found[0]), text[begin:end])
-    finder = ValueLocator(text[:begin] + values, begin, end)
+    value = _NO_VALUE.sub(lambda found: found["quoted"] or " " * len(found[0]), text[begin:end])
+    finder = ValueLocator(text[:begin] + value, begin, begin + _find_value_end(value, len(key["indent"]) if key else 0))
     found = []
     for name in names:
         place = finder.find(name)
         start, end = (finder.at, finder.at) if place is None else (place, place + len(name))
         found.append(Tag(name, finder.line, start, end, False))  # an empty span: there is nothing to replace
     return found
+
+
+def _find_value_end(text: str, indent: int) -> int:
+    """Where the value that `text` begins with ends: behind its bracket, or before the next key."""
+    if text.lstrip()[:1] == "[":
+        return text.find("]") + 1 or len(text)
+    next_key = re.compile(rf"^[ \t]{{0,{indent}}}(?![\s#-])[^\n]*:(?:\s|\Z)", re.MULTILINE).search(text, 1)
+    return next_key.start() if next_key else len(text)
