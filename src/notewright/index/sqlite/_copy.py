@@ -86,5 +86,5 @@ def _install(generations: Generations, place: Path) -> None:
         made.db.execute("commit")
     finally:
         made.close()
-    with generations.gate(exclusive=True):
+    with generations.locked(exclusive=True):
         generations.point(place)

@@ -77,8 +77,8 @@ class SqliteBuild:
 
     @translate_index_errors
     def swap(self, again: Callable[[Iterable[str]], Iterable[Filing]]) -> None:
-        """Index the changed files again and make this index the current one, holding the gate so that nobody writes."""
-        with self._generations.gate(exclusive=True):
+        """Index the changed files again and make this index the current one, holding the lock so that nobody writes."""
+        with self._generations.locked(exclusive=True):
             changed: set[str] | None = None
             if self._replaced is not None and self._generations.find_current() == self._replaced:
                 old = open_index(self._generations.index_file)

@@ -166,9 +166,9 @@ class IndexConnections:
 
     @translate_index_errors
     def write(self, change: Callable[[Connection], object]) -> None:
-        """Run a change in one transaction, holding the gate so that the index cannot be replaced meanwhile."""
+        """Run a change in one transaction, holding the lock so that the index cannot be replaced meanwhile."""
         for attempt in range(MAX_TRIES):
-            with self._writing, self.generations.gate():
+            with self._writing, self.generations.locked():
                 identity = self.generations.find_current()
                 if identity is not None:
                     try:

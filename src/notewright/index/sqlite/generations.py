@@ -1,6 +1,6 @@
 """The files of an index: a folder of generations, and a pointer to the current one.
 
-    gate            locked shared by writers, exclusively to change the pointer
+    lock            held shared by writers, exclusively to change the pointer
     building        locked by the process that builds; holds the progress of the build
     current-1 ->    g-5e0c…, for indexes of form 1: another program version keeps its own
     g-5e0c…/index.db
@@ -38,7 +38,7 @@ class Generations:
         self.folder = folder
         self.index_file = folder / f"current-{VERSION}" / "index.db"
         self._pointer = folder / f"current-{VERSION}"
-        self._file_name, self._gate = str(self.index_file), str(folder / "gate")  # used by every question
+        self._file_name, self._lock_file = str(self.index_file), str(folder / "lock")  # used by every question
 
     def ensure_current(self) -> Identity:
         """The identity of the current index, created if there is none. Costs one stat if there is."""
@@ -46,7 +46,7 @@ class Generations:
             found = self.find_current()
             if found is not None:
                 return found
-            with contextlib.suppress(FileNotFoundError, apsw.CantOpenError), self.gate(exclusive=True):
+            with contextlib.suppress(FileNotFoundError, apsw.CantOpenError), self.locked(exclusive=True):
                 if self.find_current() is None:
                     self._create_current()
         raise Unavailable("the index is deleted again and again", hint="look at the cache directory")
@@ -60,7 +60,7 @@ class Generations:
 
     def discard(self, damaged: Identity) -> None:
         """Replace this index by a new, empty one if it still is the current one."""
-        with self.gate(exclusive=True):
+        with self.locked(exclusive=True):
             if self.find_current() == damaged:
                 self._create_current()
 
@@ -77,7 +77,7 @@ class Generations:
         return place
 
     def point(self, place: Path) -> None:
-        """Make this generation the current one, for every process. The caller holds the gate exclusively."""
+        """Make this generation the current one, for every process. The caller holds the lock exclusively."""
         (place / "answered").touch()
         link = self.folder / f"next-{os.urandom(6).hex()}"
         link.symlink_to(place.name)
@@ -101,20 +101,20 @@ class Generations:
         """Remove generations that never became current. Safe only under the build lock, when nobody else builds."""
         import shutil
 
-        with self.gate(exclusive=True):
+        with self.locked(exclusive=True):
             for left in (*self.folder.glob("g-*"), *self.folder.glob("next-*")):
                 if left.is_symlink():
                     left.unlink(missing_ok=True)
                 elif not (left / "answered").exists():
                     shutil.rmtree(left, ignore_errors=True)
 
-    # ---- the gate -------------------------------------------------------------------------------------
+    # ---- locking --------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def gate(self, *, exclusive: bool = False) -> Iterator[None]:
-        """Hold the gate shared, to write, or exclusively; in turn, so that writers do not starve an exclusive holder.
+    def locked(self, *, exclusive: bool = False) -> Iterator[None]:
+        """Hold the lock shared, to write, or exclusively; in turn, so that writers do not starve an exclusive holder.
         Never held while waiting for anything but the disk."""
-        handle = self._open_locked(self._gate, EXCLUSIVE if exclusive else SHARED)
+        handle = self._open_locked(self._lock_file, EXCLUSIVE if exclusive else SHARED)
         try:
             yield
         finally:
