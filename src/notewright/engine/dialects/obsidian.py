@@ -1,4 +1,4 @@
-"""What only Obsidian's tools need: notes by their bare names, tags of properties."""
+"""What only Obsidian's tools need: notes by their bare names, tags of properties, full paths."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,6 +26,11 @@ from notewright.stores.base import Store
 
 _cached: WeakKeyDictionary[Store, dict[tuple[str, ...], str]] = WeakKeyDictionary()  # by hidden globs
 _cache_lock = threading.Lock()
+
+
+def full_path(ws: Workspace, path: NotePath) -> str:
+    """The full path of a file in a folder, its key in a bucket."""
+    return ws.store.full_path(path)
 
 
 def cache_while_open(ws: Workspace, make: Callable[[], str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from notewright.engine.changes.combined import Edited
-from notewright.engine.dialects.obsidian import find_by_name, find_unknown_tags, is_taken, list_known_tags
+from notewright.engine.dialects.obsidian import find_by_name, find_unknown_tags, full_path, is_taken, list_known_tags
 from notewright.engine.move import delete_marked, move
 from notewright.engine.read import read
 from notewright.engine.workspace import Workspace
@@ -46,7 +46,7 @@ def create_note(call: Call, args: Args) -> str:
     _require_tag_rules(tags, name, properties)
     path = _new_path(ws, "", name)
     create(ws, path, _render_note(path, properties, args.get("content", "")).encode())
-    return to_json(name=name, path=ws.store.full_path(path))
+    return to_json(name=name, path=full_path(ws, path))
 
 
 def _parse_properties(given: str) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def delete_note(call: Call, args: Args) -> str:
     path = find_by_name(ws, name)
     dry_run = args.get("dry_run", False)
     gone = delete_marked(ws, path, lambda target: f"{target} (deleted)", policy=LINK_POLICY, dry_run=dry_run)
-    trash = ws.store.full_path(gone.trash) if gone.trash else None
+    trash = full_path(ws, gone.trash) if gone.trash else None
     return to_json(name=name, trash_path=trash, files_updated=_sorted_names(gone.files))
 
 

@@ -8,6 +8,7 @@ from notewright.engine.dialects.obsidian import (
     find_all_by_name,
     find_unresolved_links,
     find_with_tags,
+    full_path,
     list_all_notes,
     list_known_tags,
     list_tag_descriptions,
@@ -134,7 +135,7 @@ def search_notes(call: Call, args: Args) -> Answer:
     else:
         wanted = query.casefold()
         found = [path for path in list_all_notes(ws) if wanted in path.stem.casefold()]
-    return words.join_rows([{"name": path.stem, "path": ws.store.full_path(path)} for path in found], "query")
+    return words.join_rows([{"name": path.stem, "path": full_path(ws, path)} for path in found], "query")
 
 
 def _check_choice(valid: tuple[str, ...], given: str, what: str) -> str:
