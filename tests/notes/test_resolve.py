@@ -35,7 +35,7 @@ def test_an_empty_target_is_the_note_itself() -> None:
     assert means("", "a/x.md") == "a/x.md"
 
 
-@pytest.mark.parametrize("policy", [OBSIDIAN, STEM_OR_PATH])
+@pytest.mark.parametrize("policy", [OBSIDIAN, STEM, STEM_OR_PATH, CAIRN])
 def test_many_of_one_name_are_told_apart_as_few_are(policy: LinkPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
     folders = ("", "a/", "b/", "A/", "a/b/", "a/c/", "b/a/b/", "né/", "long/")
     paths = [f"{folder}{name}" for folder, name in product(folders, ("T.md", "t.md", "T.md.md", "T", "T.png"))]
@@ -60,6 +60,7 @@ def test_links_among_many_files_of_one_name_take_time_in_proportion_to_them(monk
     monkeypatch.setattr(namesakes, "path_key", lambda path: compared.append(path) or path.lower())
     for path in paths:
         assert resolve("index", NotePath(path), known) == resolve(path, NotePath("a/x.md"), known) == path
+        assert resolve("index", NotePath(path), known, STEM_OR_PATH) == path
         assert resolve(path[path.index("/") + 1 :], NotePath("a/x.md"), known) == path
     assert len(compared) < 10 * len(paths)
 

@@ -15,15 +15,19 @@ class Namesakes(list[NotePath]):
 
     _by_ending: dict[int, dict[str, list[NotePath]]] | None = None  # by the number of segments, 0 for all of a path
 
+    @property
+    def are_many(self) -> bool:
+        return len(self) > FEW
+
     def with_key(self, key: str) -> list[NotePath]:
         """Those whose whole path has this key."""
-        if len(self) <= FEW:
+        if not self.are_many:
             return [path for path in self if path_key(path) == key]
         return self._table(0).get(key, [])
 
     def shortest_below(self, key: str) -> list[NotePath]:
         """Of those in any folder whose path ends with this key, the shortest."""
-        if len(self) <= FEW:
+        if not self.are_many:
             return _shortest([path for path in self if path_key(path).endswith("/" + key)])
         return self._table(key.count("/") + 1).get(key, [])
 

@@ -117,6 +117,8 @@ def _spellings(target: str) -> tuple[str, str]:
 
 
 def _stem(query: LinkQuery) -> Candidates | None:
+    if "/" in query.target:
+        return []
     return [((not path.is_note, len(path)), path) for path in query.named if path.stem == query.target]
 
 
@@ -126,14 +128,23 @@ def _bare_stem(query: LinkQuery) -> Candidates | None:
         return None
     return [
         ((not path.is_note, path.folder != "", path.folder != query.source.folder, len(path)), path)
-        for path in query.named
+        for path in (_nearest_notes(query) if query.named.are_many else ()) or query.named
         if path.stem == query.target
     ]
 
 
+def _nearest_notes(query: LinkQuery) -> list[NotePath]:
+    """The notes with exactly this name in the root or the source's folder, else the shortest."""
+    ending = path_key(query.target + ".md")
+    there = (posixpath.join(folder, ending) for folder in ("", path_key(query.source.folder)))
+    found = [path for place in there for path in query.named.with_key(place)]
+    near = [path for path in found if path.stem == query.target and path.folder in ("", query.source.folder)]
+    return near or [path for path in query.named.shortest_below(ending) if path.stem == query.target]
+
+
 def _same_path(query: LinkQuery) -> Candidates | None:
     wanted = with_md(query.target)
-    return [((), path) for path in query.named if path == wanted] or None
+    return [((), path) for path in query.named.with_key(path_key(wanted)) if path == wanted] or None
 
 
 def _alias(query: LinkQuery) -> Candidates | None:
@@ -196,6 +207,7 @@ STEM = LinkPolicy((_itself, _stem), depends_on_folder=False)
 STEM_OR_PATH = LinkPolicy((_itself, _bare_stem, _explicitly_relative, _from_root, _exact_path, _path_suffix))
 CAIRN = LinkPolicy(
     (_itself, _same_path, _any_case_path, _alias, _title, _last_segment, _slug),
+    depends_on_folder=False,
     other_names=True,
 )
 
