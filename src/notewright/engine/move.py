@@ -23,7 +23,7 @@ from notewright.notes.edits.splices import Splice, apply_splices
 from notewright.notes.links.relabel import rename_heading as plan_heading
 from notewright.notes.links.relabel import rename_tag as plan_tag
 from notewright.notes.links.rename import RewrittenFile, affected_keys, may_hold_key, plan_moves, plan_rename
-from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, name_keys
+from notewright.notes.links.resolve import OBSIDIAN, LinkPolicy, link_key, name_keys
 from notewright.notes.model import Note, tag_key
 from notewright.notes.parse.parser import parse
 from notewright.notes.path import NotePath, name_problem, with_md
@@ -239,14 +239,18 @@ def delete_marked(
 
     def make() -> tuple[Plan, tuple[NotePath, list[NotePath]]]:
         place = trash_place(ws, path)
-        texts = PlanReader(ws)
-        means = resolver(ws, policy)
+        texts, keys = PlanReader(ws), name_keys(path)
+        linking = texts.notes(source for source in _find_linking(ws, keys) if source != path)
+        targets = {link.target for note in linking for link in note.links if link_key(link.target) in keys}
+        means = resolver(ws, policy, targets)
         steps: list[Put | Drop] = []
-        for note in texts.notes(source for source in _find_linking(ws, name_keys(path)) if source != path):
+        for note in linking:
             splices = [
                 Splice(link.target_start, link.target_end, mark(note.text[link.target_start : link.target_end]))
                 for link in note.links
-                if not link.kind.startswith("markdown") and link.target and means(link.target, note.path).path == path
+                if not link.kind.startswith("markdown")
+                and link.target in targets
+                and means(link.target, note.path).path == path
             ]
             if splices:
                 data = apply_splices(note.text, splices).encode()
