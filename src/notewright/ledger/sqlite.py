@@ -3,6 +3,7 @@
 import json
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -330,14 +331,19 @@ def _read_steps(db: apsw.Connection, seq: int) -> tuple[Step, ...]:
 
 
 def _mark_undone(db: apsw.Connection, undoes: tuple[str, ...], change_id: str) -> None:
-    """What it takes back is undone; what that had taken back stands again, and so on down the chain."""
-    marks: list[tuple[str, str | None]] = [(undone, change_id) for undone in undoes]
+    """What it takes back is undone; what that had taken back stands again, but for what it takes back as well, and so
+    on down the chain."""
+    marks = deque[tuple[tuple[str, ...], str | None]]([(undoes, change_id)])
     while marks:
-        name, by = marks.pop()
-        db.execute("update change set undone_by = ? where id = ?", (by, name))
-        found = db.execute("select seq from change where id = ?", (name,)).fetchone()
-        if found is not None:
-            marks += [(undone, name if by is None else None) for undone in _read_undoes(db, found[0])]
+        names, by = marks.popleft()
+        db.executemany("update change set undone_by = ? where id = ?", [(by, name) for name in names])
+        for name in names:
+            found = db.execute("select seq from change where id = ?", (name,)).fetchone()
+            below = () if found is None else _read_undoes(db, found[0])
+            if by is None:
+                marks.append((below, name))
+            else:
+                marks.append((tuple(one for one in below if one not in names), None))
 
 
 def _read_undoes(db: apsw.Connection, seq: int) -> tuple[str, ...]:

@@ -1,5 +1,7 @@
 """What was done, and taking it back."""
 
+import random
+from contextlib import suppress
 from dataclasses import replace
 from typing import cast
 
@@ -12,7 +14,7 @@ from notewright.engine.changes.commit import commit, edit
 from notewright.engine.changes.history import diff_change, list_changes, preview_undo, undo, undo_since
 from notewright.engine.changes.plan import Plan, Put
 from notewright.engine.workspace import Workspace
-from notewright.errors import Conflict, Forbidden, NotFound
+from notewright.errors import Conflict, Forbidden, NotFound, Problem
 from notewright.ledger.base import Actor, ChangeQuery
 from notewright.notes.path import NotePath
 
@@ -222,6 +224,65 @@ def test_what_was_undone_already_is_left_out_of_undoing_since() -> None:
     assert texts(ws) == {"A.md": "a\n"}
     with pytest.raises(NotFound):
         undo_since(ws, 0, client="desk")
+
+
+def test_an_undo_with_a_later_change_of_its_note_is_taken_back_with_what_it_undid() -> None:
+    ws = memory_workspace()
+    write(ws, A="a\n", B="b\n")
+    before = texts(ws)
+    first = append(ws, "A.md", "one")
+    undone = undo(ws, first)
+    drop_id = did(ws, drop(ws, "A.md"))
+    moved = move(ws, "B.md", "A.md")
+    assert undone.done and undone.done.id
+    again = undo(ws, undone.done.id)
+    after = texts(ws)
+    assert again.done and again.done.id
+    everything = undo_since(ws, 0.0)
+    assert [change.id for change in everything.changes] == [again.done.id, moved, drop_id, undone.done.id, first]
+    assert texts(ws) == before
+    assert {change.undone_by for change in everything.changes} == {None, again.done.id}, "as it was until then"
+    newest, *others = list_changes(ws, ChangeQuery())
+    assert {change.undone_by for change in others} == {newest.id}
+    undo(ws, newest.id)
+    assert texts(ws) == after
+    stand = {change.id: change.undone_by for change in list_changes(ws, ChangeQuery())}
+    assert (stand[first], stand[undone.done.id], stand[again.done.id]) == (None, again.done.id, None)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_undoing_all_there_is_brings_every_byte_back_and_undoing_that_makes_it_again(seed: int) -> None:
+    ws, chance = memory_workspace(), random.Random(seed)
+    write(ws, A="a\n\nx [[B]]\n", B="b [[A]]\n", C="c [[A]] [[B]]\n")
+    before = texts(ws, hidden=True)
+    for number in range(14):
+        with suppress(Problem, KeyError):  # KeyError: of a step that makes no change
+            change_at_random(ws, chance, number)
+    after = texts(ws, hidden=True)
+    if after == before:  # everything is undone already
+        return
+    undone = undo_since(ws, 0.0)
+    assert texts(ws, hidden=True) == before
+    assert undone.done and undone.done.id
+    undo(ws, undone.done.id)
+    assert texts(ws, hidden=True) == after
+
+
+def change_at_random(ws: Workspace, chance: random.Random, number: int) -> None:
+    note, other = chance.choice([*texts(ws), "None.md"]), f"{chance.choice('ABCDE')}.md"
+    match chance.choice(("append", "append", "edit", "move", "move", "drop", "write", "undo", "undo")):
+        case "append":
+            append(ws, note, f"line {number}")
+        case "edit":
+            edit(ws, NotePath(note), lambda text: text.replace("line", "row", 1) + f"{number}\n", summary="edited")
+        case "move" if other not in texts(ws):
+            move(ws, note, other)
+        case "drop":
+            did(ws, drop(ws, note))
+        case "write":
+            did(ws, put(ws, other, f"new {number}\n"))
+        case "undo" if recent := list_changes(ws, ChangeQuery(limit=6)):
+            undo(ws, chance.choice(recent).id)
 
 
 def test_a_change_that_is_not_there_names_the_nearest() -> None:

@@ -4,10 +4,11 @@ An undo is a change set like any other: it is in the history, and undoing it mak
 was changed since, only the change's own places are reverted; what is in the way is named, and nothing happens.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any, Literal, NamedTuple
 
 from notewright.engine.access import Access
@@ -153,17 +154,32 @@ def undo_since(
 
 
 def _select_standing(changes: list[Change]) -> list[Change]:
-    """The changes not taken back. An undo and all it took back cancel out where both are in the list."""
-    among = {change.id for change in changes}
+    """The changes to take back, newest first. An undo and all it took back cancel out where both are in the list and no
+    other change of their files is between them: that one was made to what they left, and would not fit without them."""
+    among = {change.id: change for change in changes}
+    order = {change.id: number for number, change in enumerate(reversed(changes))}
+    touching: defaultdict[NotePath, list[str]] = defaultdict(list)  # changes of each file so far, oldest first
     cancelled = set[str]()
-    for change in changes:
-        if change.undoes and among.issuperset(change.undoes) and change.id not in cancelled:
-            cancelled |= {change.id, *change.undoes}
-    return [
-        change
-        for change in changes
-        if change.id not in cancelled and (change.undone_by is None or change.undone_by in among - cancelled)
-    ]
+    for change in reversed(changes):
+        group = {change.id, *change.undoes} if change.undone_by not in among else {change.id}
+        paths = {step.path for name in group & among.keys() for step in among[name].steps}
+        for path in paths:
+            touching[path].append(change.id)
+        if len(group) == 1 or not group <= among.keys():
+            continue
+        first = min(order[name] for name in group)
+        later = (name for path in paths for name in _list_later(touching[path], order, first))
+        if all(name in group or name in cancelled for name in later):
+            cancelled |= group
+            for names in map(touching.__getitem__, paths):
+                while names and names[-1] in cancelled:
+                    names.pop()
+    standing = {None, *among} - cancelled
+    return [change for change in changes if change.id in standing and change.undone_by in standing]
+
+
+def _list_later(names: Sequence[str], order: Mapping[str, int], number: int) -> Iterator[str]:
+    return takewhile(lambda name: order[name] > number, reversed(names))
 
 
 def _take_back(ws: Workspace, ids: list[str], summary: str, dry_run: bool) -> UndoResult:
