@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.surfaces.notes_agent import VERSION, Agent, MakeAgent
 
+from notewright.index.base import MAX_COUNTED
 from notewright.surfaces.base import Image
 from notewright.surfaces.notes.tools import SURFACE
 
@@ -136,6 +137,11 @@ def test_a_hit_above_the_first_heading_has_no_heading(agent: Agent) -> None:
 def test_the_first_line_says_that_no_note_has_all_the_words(agent: Agent) -> None:
     first = agent.said("search", query="coffee degrees").split("\n")[0]
     assert re.fullmatch(r"\d notes found; none has all the words; best first:", first)
+
+
+def test_a_count_that_ended_at_its_bound_is_told_as_that(make: MakeAgent) -> None:
+    many = make({f"{number}.md": "tea\n" for number in range(MAX_COUNTED + 1)})
+    assert many.said("search", query="tea").startswith("1,000 or more notes found; 1,000 or more have all the words")
 
 
 @pytest.mark.parametrize(

@@ -82,8 +82,8 @@ def _note_path(request: ApiRequest) -> NotePath:
 
 _SEARCH_RESULT = returns(
     query=text(most=schemas.MAX_INTEGER),
-    total=number("Notes that hold any of the words"),
-    with_all=number("Notes that hold all of them"),
+    total=number("Notes that hold any of the words, counted up to 1,000"),
+    with_all=number("Notes that hold all of them, counted up to 1,000"),
     cut=flag("There are more"),
     hits=array(schemas.HIT),
     nearest=array(text(most=100_000), "Spellings and names, where nothing was found"),

@@ -67,6 +67,8 @@ def pluralize(count: int, thing: str) -> str:
 
 
 def print_hits(found: Hits, ws: Workspace, args: argparse.Namespace) -> None:
+    from notewright.engine.find.search import describe_count
+
     document = {
         "query": " ".join(args.words),
         "total": found.total,
@@ -87,7 +89,8 @@ def print_hits(found: Hits, ws: Workspace, args: argparse.Namespace) -> None:
         if hit.snippet:
             lines.append(f"   {hit.snippet}")
     if found.items:
-        summary = f"{pluralize(found.with_all, 'note')} with all the words, {found.total:,} with any of them"
+        having = f"{describe_count(found.with_all)} note{'' if found.with_all == 1 else 's'}"
+        summary = f"{having} with all the words, {describe_count(found.total)} with any of them"
     else:
         summary = "Nothing found" + (f"; near are {', '.join(found.nearest)}" if found.nearest else "")
     print_answer(args, document, lines, summary)

@@ -175,6 +175,7 @@ class NameMatch(NamedTuple):
     words: tuple[int, ...]
 
 
+MAX_COUNTED = 1_000  # notes with the words of a search; more are not counted
 FEW_WHOLE = 3  # at most so many notes with all of several words are raised: the reader may mean just these
 _NONE: Mapping[int, Any] = MappingProxyType({})
 
@@ -189,8 +190,8 @@ class SearchEvidence(NamedTuple):
     lengths: Mapping[int, int] = _NONE  # of notes, in words
     names: tuple[NameMatch, ...] = ()
     forms: tuple[str, ...] = ()  # of all words and phrases, in lower case without accents
-    any_of: int = 0  # notes with any of the words, counted up to a bound
-    all_of: int = 0
+    any_of: int = 0  # notes with any of the words, up to MAX_COUNTED
+    all_of: int = 0  # the same with all of them
     whole: tuple[int, ...] = ()  # the notes with all of the words, where these are at most FEW_WHOLE
     narrowed: bool = False  # only the rarest words selected notes; others might bring more
     meets: frozenset[int] | None = None  # the notes that meet the conditions; None without conditions

@@ -7,7 +7,7 @@ from notewright.engine.find import ranking
 from notewright.engine.find.snippets import cut_section_snippet, to_words
 from notewright.engine.indexing.ready import snapshot
 from notewright.engine.workspace import Workspace
-from notewright.index.base import EVERYTHING, Index, Query, SearchEvidence
+from notewright.index.base import EVERYTHING, MAX_COUNTED, Index, Query, SearchEvidence
 from notewright.lazy_dataclass import NamedTuple, replace
 from notewright.notes.path import NotePath
 from notewright.notes.query import parse_terms
@@ -33,10 +33,15 @@ class Hit(NamedTuple):
 
 class Hits(NamedTuple):
     items: tuple[Hit, ...]
-    total: int  # notes that hold any of the words and meet the conditions (counted up to a bound)
-    with_all: int  # notes that hold them all
+    total: int  # notes that hold any of the words and meet the conditions; MAX_COUNTED: there may be more
+    with_all: int  # notes that hold them all: the same
     cut: bool
     nearest: tuple[str, ...] = ()  # spellings and names, when nothing was found
+
+
+def describe_count(count: int) -> str:
+    """How many notes have the words of a search: counting ends at MAX_COUNTED."""
+    return f"{count:,} or more" if count >= MAX_COUNTED else f"{count:,}"
 
 
 def parse_query(

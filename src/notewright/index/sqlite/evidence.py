@@ -14,6 +14,7 @@ import apsw
 from notewright.index.base import (
     EVERYTHING,
     FEW_WHOLE,
+    MAX_COUNTED,
     NameMatch,
     Occurrences,
     Query,
@@ -43,7 +44,6 @@ from notewright.notes.path import NotePath, path_key
 from notewright.notes.query import has_property
 from notewright.notes.words import drop_question_frame, index_words
 
-MAX_COUNTED = 1_000  # of a total; more are not counted
 MAX_NEAREST = 5
 MAX_NAME_CHARS = 100  # of a word or name that is compared with others
 FEW_ROWS = 2_000  # rows that rare words may select, plus a fiftieth of the notes

@@ -10,7 +10,7 @@ from notewright.engine.changes.history import FileDiff
 from notewright.engine.find.context import ContextPack, Passage
 from notewright.engine.find.grep import LineMatch
 from notewright.engine.find.links import ResolvedLink
-from notewright.engine.find.search import Hit, Hits
+from notewright.engine.find.search import Hit, Hits, describe_count
 from notewright.engine.move import MoveReport, RenameReport
 from notewright.engine.read import Reading
 from notewright.ledger.base import Change
@@ -96,8 +96,13 @@ def format_value(given: object) -> str:
 
 def format_hit_counts(counts: Hits, shown: int) -> str:
     """How many notes were found, and how many of them hold all the words."""
-    hold = f"{counts.with_all:,} {'has' if counts.with_all == 1 else 'have'}" if counts.with_all else "none has"
-    return f"{pluralize(counts.total, 'note')} found; {hold} all the words{'; best first' if shown > 1 else ''}:"
+    found = f"{describe_count(counts.total)} note{'' if counts.total == 1 else 's'} found"
+    hold = (
+        f"{describe_count(counts.with_all)} {'has' if counts.with_all == 1 else 'have'}"
+        if counts.with_all
+        else "none has"
+    )
+    return f"{found}; {hold} all the words{'; best first' if shown > 1 else ''}:"
 
 
 def report_no_hits(asked: str, nearest: Sequence[str], narrowed: Sequence[str] = ()) -> str:
