@@ -5,7 +5,6 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pycrdt import write_message, write_var_uint
 
 from notewright.errors import Invalid
 from notewright.ledger.base import Actor
@@ -60,16 +59,16 @@ def test_a_frame_holds_some_messages_and_not_many() -> None:
     "state", [b"NaN", b'{"a":Infinity}', b"1", b"[]", b"{", b"\xff", b"[" * 20000, b'"' + b"a" * 20000 + b'"']
 )
 def test_a_state_that_other_clients_could_not_read_is_refused(state: bytes) -> None:
-    payload = write_var_uint(1) + write_var_uint(7) + write_var_uint(1) + write_message(state)
+    payload = frames.encode_varint(1) + frames.encode_varint(7) + frames.encode_varint(1) + frames.encode_bytes(state)
     with pytest.raises(Invalid):
         frames.decode_awareness(payload)
 
 
 def test_numbers_are_as_long_as_javascript_can_count_and_no_longer() -> None:
-    one, biggest = write_var_uint(1), write_var_uint(frames.MAX_INTEGER)
-    (state,) = frames.decode_awareness(one + biggest + biggest + write_message(b"{}"))
+    one, biggest = frames.encode_varint(1), frames.encode_varint(frames.MAX_INTEGER)
+    (state,) = frames.decode_awareness(one + biggest + biggest + frames.encode_bytes(b"{}"))
     assert state.clock == 2**53 - 1
-    for endless in (b"\x80" * 20, b"\xff" * 8 + b"\x01", write_var_uint(2**53)):
+    for endless in (b"\x80" * 20, b"\xff" * 8 + b"\x01", frames.encode_varint(2**53)):
         with pytest.raises(Invalid):
             list(frames.decode_messages(endless))
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pycrdt import write_var_uint
 from tests.server.listener import certificate
 from tests.server.live.parts import SECONDS, LiveClient, LiveServer, live_server
 from tests.waiting import until
@@ -54,7 +53,7 @@ def test_a_frame_that_makes_no_sense_ends_its_connection_alone(server: LiveServe
 def test_text_frames_and_unknown_kinds(server: LiveServer) -> None:
     with server.client("Tea.md") as client:
         for kind in (2, 4, 5, 6, 7, 8, 9, 101, 103, 5000):
-            client.sync().send(write_var_uint(kind) + b"\x03abc")
+            client.sync().send(frames.encode_varint(kind) + b"\x03abc")
         client.ask_status(b"\x01")
         assert client.until(lambda: client.acked), "kinds that do not concern us are passed over"
         client.wire.send("text")

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pycrdt import write_message, write_var_uint
-
 from notewright.errors import Invalid
 
 SYNC, AWARENESS, AUTH, QUERY_AWARENESS, SYNC_STATUS = 0, 1, 2, 3, 102
@@ -125,16 +123,29 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(name)  # NaN is JSON to Python alone
 
 
+def encode_varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def encode_bytes(data: bytes) -> bytes:
+    return encode_varint(len(data)) + data
+
+
 def encode_sync(step: int, payload: bytes) -> bytes:
-    return bytes((SYNC, step)) + write_message(payload)
+    return bytes((SYNC, step)) + encode_bytes(payload)
 
 
 def encode_awareness(states: Iterable[ClientState]) -> bytes:
     parts = [
-        write_var_uint(one.client) + write_var_uint(one.clock) + write_message((one.state or "null").encode())
+        encode_varint(one.client) + encode_varint(one.clock) + encode_bytes((one.state or "null").encode())
         for one in states
     ]
-    return bytes((AWARENESS,)) + write_message(write_var_uint(len(parts)) + b"".join(parts))
+    return bytes((AWARENESS,)) + encode_bytes(encode_varint(len(parts)) + b"".join(parts))
 
 
 def encode_awareness_frames(states: Sequence[ClientState]) -> list[bytes]:
@@ -144,8 +155,8 @@ def encode_awareness_frames(states: Sequence[ClientState]) -> list[bytes]:
 
 def encode_sync_status(payload: bytes) -> bytes:
     """The payload comes back when everything that was sent before it is on the disk."""
-    return bytes((SYNC_STATUS,)) + write_message(payload)
+    return bytes((SYNC_STATUS,)) + encode_bytes(payload)
 
 
 def encode_permission_denied(reason: str) -> bytes:
-    return bytes((AUTH, _DENIED)) + write_message(reason.encode())
+    return bytes((AUTH, _DENIED)) + encode_bytes(reason.encode())
