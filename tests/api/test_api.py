@@ -75,6 +75,11 @@ def test_a_cursor_that_was_not_given_for_this_question_is_refused(client: httpx2
     refused(client.get(f"{HERE}/notes", params={"cursor": cursor}), 400, "invalid")
 
 
+@pytest.mark.parametrize("cursor", ["abc", "-abc", "12", "1-00000000-xyz"])
+def test_a_cursor_of_changes_that_was_not_given_is_refused(client: httpx2.Client, cursor: str) -> None:
+    refused(client.get(f"{HERE}/changes", params={"cursor": cursor}), 400, "invalid")
+
+
 def test_a_cursor_is_good_for_its_own_question_only(client: httpx2.Client) -> None:
     cursor = told(client.get(f"{HERE}/notes?limit=1"))["cursor"]
     assert told(client.get(f"{HERE}/notes?limit=2&cursor={cursor}"))["notes"]

@@ -205,6 +205,8 @@ def test_a_terminal_is_shown_control_characters_and_does_not_obey_them(
     for stream in (sys.stdout, sys.stderr):
         monkeypatch.setattr(stream, "isatty", lambda: True)
     assert vault.run("grep", "wo")[0] == "Tea.md:2: \\x1b[1A\\x1b[2Kwo\\x0drd \\x9b2J\ttab\n"
+    document = vault.run("grep", "wo", "--json")[0]
+    assert "\x9b" not in document and "\x9b2J" in json.loads(document)["matches"][0]["text"]
     change = vault.json("rename", "Tea", "Chai")["change"]
     assert "\x1b" not in vault.run("log", "--change", change)[0]
 

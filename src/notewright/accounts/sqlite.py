@@ -167,7 +167,7 @@ class SqliteAccounts:
 
     @contextmanager
     def transaction(self, *, counts: bool = True) -> Iterator[apsw.Connection]:
-        """`counts`: it changes tokens or workspaces."""
+        """One transaction. `counts`: it raises `data_version`, so that other processes drop what they cached."""
         with self._write_lock, translate_errors("the registry"):
             if self._db.in_transaction:  # part of an outer transaction
                 yield self._db

@@ -42,7 +42,7 @@ def list_changes(request: ApiRequest) -> dict[str, Any]:
     ws, query = request.workspace(), request.query
     cursor, _, made = query.get("cursor", "").rpartition("-")
     made = made or f"{math.ceil(time.time() * 1000):x}"  # the first page: later changes are in none of the next
-    page = page_of(request, 50, cursor, made)
+    page = page_of(request, 50, cursor or query.get("cursor", ""), made)
     past = ChangeQuery(
         path=query.get("path"),
         since=parse_since(query["since"], ws.timezone) if "since" in query else None,

@@ -225,7 +225,7 @@ class Site:
             await asyncio.sleep(LIVE_POLL_SECONDS)
 
     def _live_hosts(self) -> "LiveHosts | None":
-        """Those of live documents, where there are any: imported only then."""
+        """The hosts of live documents, or None without a live workspace: few servers need their libraries."""
         if not self.is_live:
             return None
         from notewright.server.live.forwarding import LiveHosts

@@ -45,7 +45,7 @@ def backup(args: argparse.Namespace) -> int:
     lines += [f"removed the backup of {date}" for date in result.removed]
     summary = "\n".join(f"notewright: not backed up: {error}" for error in result.errors)
     if result.errors and args.json:
-        print(summary, file=sys.stderr)
+        print(printing.for_stream(summary, sys.stderr), file=sys.stderr)
     printing.print_answer(args, result.record() | {"folder": folder}, lines, summary)
     return 0 if result.success else 1
 
@@ -103,7 +103,7 @@ def export(args: argparse.Namespace) -> int:
     files, size = len(done.sizes), sum(done.sizes.values())
     lines, summary = _list_skipped(done.skipped), f"{printing.pluralize(files, 'file')}, {size:,} bytes"
     if args.file == "-":
-        print("\n".join([*lines, summary]), file=sys.stderr)
+        print(printing.for_stream("\n".join([*lines, summary]), sys.stderr), file=sys.stderr)
     else:
         skipped = [asdict(one) for one in done.skipped]
         document = {"file": args.file, "files": files, "bytes": size, "skipped": skipped}

@@ -31,7 +31,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n|\Z)")  # b
 def print_answer(args: argparse.Namespace, document: dict[str, Any], lines: Iterable[str], summary: str = "") -> None:
     """The document with `--json`, else the lines, and the summary beside them."""
     if args.json:
-        print(json.dumps(document, ensure_ascii=False, indent=2))
+        _print_json(document)
         return
     for line in lines:
         print(for_stream(line, sys.stdout))
@@ -50,7 +50,12 @@ def for_stream(text: str, stream: TextIO) -> str:
 
 def print_problem_document(problem: Problem) -> None:
     error = {"code": problem.code, "message": problem.message, "hint": problem.hint}
-    print(json.dumps({"error": error}, ensure_ascii=False, indent=2))
+    _print_json({"error": error})
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    text = json.dumps(document, ensure_ascii=False, indent=2)
+    print(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text))  # JSON itself escapes only those below a blank
 
 
 def describe(problem: Problem) -> str:
@@ -67,7 +72,7 @@ def pluralize(count: int, thing: str) -> str:
 
 
 def print_hits(found: Hits, ws: Workspace, args: argparse.Namespace) -> None:
-    from notewright.engine.find.search import describe_count
+    from notewright.engine.find.search import describe_counts
 
     document = {
         "query": " ".join(args.words),
@@ -89,8 +94,8 @@ def print_hits(found: Hits, ws: Workspace, args: argparse.Namespace) -> None:
         if hit.snippet:
             lines.append(f"   {hit.snippet}")
     if found.items:
-        having = f"{describe_count(found.with_all)} note{'' if found.with_all == 1 else 's'}"
-        summary = f"{having} with all the words, {describe_count(found.total)} with any of them"
+        total, having = describe_counts(found)
+        summary = f"{having} note{'' if having == '1' else 's'} with all the words, {total} with any of them"
     else:
         summary = "Nothing found" + (f"; near are {', '.join(found.nearest)}" if found.nearest else "")
     print_answer(args, document, lines, summary)
@@ -180,8 +185,8 @@ def print_changes(found: list[Change], ws: Workspace, args: argparse.Namespace) 
 def _change_line(change: Change, ws: Workspace) -> str:
     at = datetime.fromtimestamp(change.at, ws.timezone).strftime("%Y-%m-%d %H:%M")
     who = " ".join(filter(None, (change.actor.user, change.actor.client, change.actor.tool))) or "somebody"
-    print_undone = f" (taken back by {change.undone_by})" if change.undone_by else ""
-    return f"{change.id}  {at}  {who}: {change.summary}{print_undone}"
+    undone = f" (taken back by {change.undone_by})" if change.undone_by else ""
+    return f"{change.id}  {at}  {who}: {change.summary}{undone}"
 
 
 def print_difference(change: Change, files: tuple[FileDiff, ...], ws: Workspace, args: argparse.Namespace) -> None:

@@ -24,7 +24,7 @@ def parse_json(text: bytes) -> Any:
 
 def is_plain(text: bytes) -> bool:
     """There is nothing for `find_flaw`: few brackets mean no deep nesting; a surrogate is written with an escape, in
-    UTF-8 with a byte ED, or in UTF-16 or UTF-32, which have zeros."""
+    UTF-8 with a byte ED, or in UTF-16 or UTF-32, where brackets come with zero bytes."""
     may_hold_surrogate = b"\\u" in text or b"\xed" in text or b"\0" in text
     return not may_hold_surrogate and text.count(b"[") + text.count(b"{") < MAX_ARGUMENT_DEPTH
 

@@ -36,7 +36,7 @@ class SiteContext:
     auth: AuthSettings
     operations: Operations
     sessions: Sessions
-    concurrency: ConcurrencyLimits  # one reader of many pages leaves threads to the others
+    concurrency: ConcurrencyLimits  # of each caller, for everything that is served
     open_backups: Callable[[str], BackupPlace]  # to be closed
     hosts: "LiveHosts | None"  # of live documents, where there are any
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import write_files
 
-from notewright.engine.find.search import parse_query, search
+from notewright.engine.find.search import Hits, describe_counts, parse_query, search
 
 NOTES = {
     "Quoted.md": "Use the deck oven setting for rye\n",
@@ -66,3 +66,10 @@ def test_times_that_no_clock_has_keep_no_note_from_being_found(workspace, tmp_pa
     assert {hit.path for hit in search(ws, parse_query("lantern")).items} == {"A.md", "B.md"}
     far = replace(parse_query("lantern"), since_ns=10**21)
     assert [hit.path for hit in search(ws, far).items] == ["B.md"], "the last time that is kept"
+
+
+def test_only_a_count_that_ended_is_told_as_the_least() -> None:
+    exact, ended = Hits((), 600, 2, True), Hits((), 1_000, 1_000, True, is_bounded=True)
+    assert describe_counts(exact, exact) == ("1,200", "4")
+    assert describe_counts(exact, ended) == ("1,600 or more", "1,002 or more")
+    assert describe_counts(Hits((), 3_000, 3_000, True)) == ("3,000", "3,000"), "of conditions alone all are counted"

@@ -33,15 +33,22 @@ class Hit(NamedTuple):
 
 class Hits(NamedTuple):
     items: tuple[Hit, ...]
-    total: int  # notes that hold any of the words and meet the conditions; MAX_COUNTED: there may be more
-    with_all: int  # notes that hold them all: the same
+    total: int  # notes that hold any of the words and meet the conditions
+    with_all: int  # notes that hold them all
     cut: bool
     nearest: tuple[str, ...] = ()  # spellings and names, when nothing was found
+    is_bounded: bool = False  # counting ended at MAX_COUNTED
 
 
-def describe_count(count: int) -> str:
-    """How many notes have the words of a search: counting ends at MAX_COUNTED."""
-    return f"{count:,} or more" if count >= MAX_COUNTED else f"{count:,}"
+def describe_counts(*found: Hits) -> tuple[str, str]:
+    """The sums of `total` and of `with_all` as text, `1,000 or more` where counting ended."""
+    any_of, all_of = [hits.total for hits in found], [hits.with_all for hits in found]
+    return _describe_sum(found, any_of), _describe_sum(found, all_of)
+
+
+def _describe_sum(found: Sequence[Hits], counts: Sequence[int]) -> str:
+    is_least = any(hits.is_bounded and count >= MAX_COUNTED for hits, count in zip(found, counts, strict=True))
+    return f"{sum(counts):,}" + (" or more" if is_least else "")
 
 
 def parse_query(
@@ -102,7 +109,8 @@ def find(index: Index, query: Query) -> Hits:
             found = _ranked(index, query, evidence)
         ordered = sorted(found.scores.items(), key=lambda entry: -entry[1])
         hits = _hits(index, ordered[query.offset : end], found.sections, evidence.forms)
-    return Hits(hits, max(evidence.any_of, len(ordered)), evidence.all_of, len(ordered) > end)
+    total, is_bounded = max(evidence.any_of, len(ordered)), evidence.any_of >= MAX_COUNTED
+    return Hits(hits, total, evidence.all_of, len(ordered) > end, is_bounded=is_bounded)
 
 
 def _ranked(index: Index, query: Query, evidence: SearchEvidence) -> ranking.Ranking:

@@ -87,7 +87,8 @@ class LiveConnections:
     async def _serve_admitted(
         self, caller: LiveCaller, scope: Scope, receive: Receive, send: Send, find: FindDocument
     ) -> None:
-        """Serve a connection within the limits. It is refused after the handshake: before that no browser tells why."""
+        """Serve a connection within the limits. A refusal comes after the handshake, as
+        browsers do not show the reason of a refused one."""
         await send({"type": "websocket.accept"})
         try:
             shown = caller.principal.narrow_library(self._site.library)

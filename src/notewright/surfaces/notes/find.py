@@ -48,7 +48,7 @@ def search(call: Call, args: Args) -> str:
     left = max(counts.total - page.offset, len(hits) + 1) if more else len(hits)
     head = f"{words.pluralize(counts.total, 'note')} found, newest first:"  # conditions alone rank nothing
     if query.words:
-        head = words.format_hit_counts(counts, len(hits))
+        head = words.format_hit_counts(each, len(hits))
     return words.format_page(head, items, page, left, "more note")
 
 

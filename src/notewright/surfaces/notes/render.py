@@ -10,7 +10,7 @@ from notewright.engine.changes.history import FileDiff
 from notewright.engine.find.context import ContextPack, Passage
 from notewright.engine.find.grep import LineMatch
 from notewright.engine.find.links import ResolvedLink
-from notewright.engine.find.search import Hit, Hits, describe_count
+from notewright.engine.find.search import Hit, Hits, describe_counts
 from notewright.engine.move import MoveReport, RenameReport
 from notewright.engine.read import Reading
 from notewright.ledger.base import Change
@@ -94,15 +94,12 @@ def format_value(given: object) -> str:
 # ---- finding ------------------------------------------------------------------------------------------
 
 
-def format_hit_counts(counts: Hits, shown: int) -> str:
+def format_hit_counts(found: Sequence[Hits], shown: int) -> str:
     """How many notes were found, and how many of them hold all the words."""
-    found = f"{describe_count(counts.total)} note{'' if counts.total == 1 else 's'} found"
-    hold = (
-        f"{describe_count(counts.with_all)} {'has' if counts.with_all == 1 else 'have'}"
-        if counts.with_all
-        else "none has"
-    )
-    return f"{found}; {hold} all the words{'; best first' if shown > 1 else ''}:"
+    total, having = describe_counts(*found)
+    hold = "none has" if having == "0" else f"{having} {'has' if having == '1' else 'have'}"
+    order = "; best first" if shown > 1 else ""
+    return f"{total} note{'' if total == '1' else 's'} found; {hold} all the words{order}:"
 
 
 def report_no_hits(asked: str, nearest: Sequence[str], narrowed: Sequence[str] = ()) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from starlette.responses import Response
 
 from notewright.api.workspaces import count_notes
-from notewright.engine.find.search import Hit, parse_query
+from notewright.engine.find.search import Hit, describe_counts, parse_query
 from notewright.engine.find.search import search as search_notes
 from notewright.engine.read import exists, find_folder, list_files, list_folder, locate
 from notewright.engine.workspace import Workspace, with_timeout
@@ -102,6 +102,7 @@ def search(request: PageRequest) -> Response:
         "search.html",
         words=words,
         hits=hits,
+        counts=describe_counts(hits),
         found=[(hit, list(_split_at_matches(hit))) for hit in hits.items],
         newer=_page_url(ws, page - 1, "search", q=words) if page > 1 else None,
         older=_page_url(ws, page + 1, "search", q=words) if hits.cut and page < LAST_PAGE else None,
