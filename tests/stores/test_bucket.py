@@ -354,6 +354,8 @@ def test_the_same_bytes_of_another_operation_are_not_our_write(bucket: Bucket) -
         store.write(A, b"one more", seen=version, op="3")
     with pytest.raises(Exists):
         store.write(A, b"one more", seen=None, op="4")
+    assert store.find_applied("2", [A, NotePath("b.md")]) == {A}
+    assert bucket.open().find_applied("2", [A]) == {A}
 
 
 def test_what_somebody_else_wrote_meanwhile_is_never_overwritten(bucket: Bucket) -> None:

@@ -355,6 +355,19 @@ class S3Store(Store):
     def write_many(self, swaps: Sequence[Swap], *, op: OpId, hidden: bool = False) -> list[SwapResult]:
         return self._requests.each(lambda swap: catch_problem(self.swap, swap, op=op, hidden=hidden), swaps)
 
+    def find_applied(self, op: OpId, paths: Sequence[NotePath]) -> frozenset[NotePath]:
+        """An object knows its last writer only."""
+
+        def is_applied(path: NotePath) -> bool:
+            with self._mutex:
+                cached = self._seen.get(path)
+            head = self._get(path, head=True) if cached is None else None
+            return encode(op) == (cached.op if cached else head and head.attributes.get(OP))
+
+        return frozenset(
+            path for path, is_ours in zip(paths, self._requests.each(is_applied, paths), strict=True) if is_ours
+        )
+
     # The rest
 
     @contextmanager
