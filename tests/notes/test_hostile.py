@@ -130,6 +130,15 @@ def test_a_heading_is_renamed_in_a_note_of_thousands_with_a_list_of_contents():
     assert time.process_time() - start < 10
 
 
+@pytest.mark.parametrize("end", ["\\", " ", "\\ "], ids=repr)
+def test_a_link_to_a_heading_is_rewritten_in_time_in_proportion_to_what_it_ends_with(end):
+    text = f"# a\n\n[[#a{end * (200_000 // len(end))}]] and [[#a|x]]\n"
+    note, start = parse(NotePath("a.md"), text), time.process_time()
+    (after,) = rename_heading(note, "a", "b", InMemoryNames([note.path]), [note])
+    assert after.text.startswith("# b\n\n[[#b") and after.text.endswith(" and [[#b|x]]\n")
+    assert time.process_time() - start < 5
+
+
 def test_the_lines_of_a_name_that_is_repeated_are_found_in_linear_time():
     note = parse(NotePath("a.md"), "tea or " * 250_000 + "\ntea")
     start = time.process_time()

@@ -332,6 +332,7 @@ def test_a_property_stays_readable_where_a_bar_is_written_with_backslashes() -> 
         ("tags: # old\n  - old", "tags: # old\n  - new"),
         ("tags: [a, # old\n  'old']", "tags: [a, # old\n  'new']"),
         ("tags: ['a #b', old]", "tags: ['a #b', new]"),
+        ("tags: [a, 'b]c', \"d\\\"]\", it's, old] # old", "tags: [a, 'b]c', \"d\\\"]\", it's, new] # old"),
         ("tags: &old [old]\nx: *old", "tags: &old [new]\nx: *old"),
         ("other:\n  tags: [old]\ntags: [old]", "other:\n  tags: [old]\ntags: [new]"),
         ("note: |\n  tags: old\nTags: old", "note: |\n  tags: old\nTags: new"),

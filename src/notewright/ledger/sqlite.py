@@ -331,11 +331,12 @@ def _read_steps(db: apsw.Connection, seq: int) -> tuple[Step, ...]:
 
 
 def _mark_undone(db: apsw.Connection, undoes: tuple[str, ...], change_id: str) -> None:
-    """What it takes back is undone; what that had taken back stands again, but for what it takes back as well, and so
-    on down the chain."""
+    """The changes that this one takes back are undone. What an undo among them had undone stands again, unless it is
+    among them too, and so on down the chain."""
     marks = deque[tuple[tuple[str, ...], str | None]]([(undoes, change_id)])
     while marks:
         names, by = marks.popleft()
+        among = set(names)
         db.executemany("update change set undone_by = ? where id = ?", [(by, name) for name in names])
         for name in names:
             found = db.execute("select seq from change where id = ?", (name,)).fetchone()
@@ -343,7 +344,7 @@ def _mark_undone(db: apsw.Connection, undoes: tuple[str, ...], change_id: str) -
             if by is None:
                 marks.append((below, name))
             else:
-                marks.append((tuple(one for one in below if one not in names), None))
+                marks.append((tuple(one for one in below if one not in among), None))
 
 
 def _read_undoes(db: apsw.Connection, seq: int) -> tuple[str, ...]:

@@ -226,6 +226,17 @@ def test_what_was_undone_already_is_left_out_of_undoing_since() -> None:
         undo_since(ws, 0, client="desk")
 
 
+def test_a_change_that_somebody_else_made_again_is_taken_back() -> None:
+    ws = memory_workspace()
+    write(ws, A="a\n")
+    first = append(ws, "A.md", "one")
+    undone = undo(ws, first)
+    assert undone.done and undone.done.id
+    undo(ws.by(Actor("ann", "phone")), undone.done.id)
+    assert [change.id for change in undo_since(ws, 0.0, client="desk").changes] == [first]
+    assert texts(ws) == {"A.md": "a\n"}
+
+
 def test_an_undo_with_a_later_change_of_its_note_is_taken_back_with_what_it_undid() -> None:
     ws = memory_workspace()
     write(ws, A="a\n", B="b\n")

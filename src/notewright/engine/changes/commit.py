@@ -75,7 +75,7 @@ def commit_indexed(
     ws: Workspace, make: Callable[[], tuple[Plan, _Answer]], *, dry_run: bool = False
 ) -> tuple[Done, _Answer]:
     """The same for a plan that asks the index what links where: never by an index that does not know every note, nor
-    by one that is deleted in the middle of the questions."""
+    by one that is deleted in the middle of the questions. A dry run looks at neither."""
 
     def make_of_whole_index() -> tuple[Plan, _Answer]:
         generation = ws.index.generation()

@@ -161,7 +161,7 @@ def _select_standing(changes: list[Change]) -> list[Change]:
     touching: defaultdict[NotePath, list[str]] = defaultdict(list)  # changes of each file so far, oldest first
     cancelled = set[str]()
     for change in reversed(changes):
-        group = {change.id, *change.undoes} if change.undone_by not in among else {change.id}
+        group = {change.id, *change.undoes} if change.undone_by is None else {change.id}
         paths = {step.path for name in group & among.keys() for step in among[name].steps}
         for path in paths:
             touching[path].append(change.id)

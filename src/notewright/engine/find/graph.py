@@ -146,11 +146,12 @@ def _to_nearby_note(ws: Workspace, link: ResolvedLink) -> NearbyNote:
 
 def _find_links_to_missing(ws: Workspace, path: NotePath, policy: LinkPolicy) -> list[ResolvedLink]:
     """The broken links identified by this path."""
-    resolve, missing_path, wanted = resolver(ws, policy), _make_missing_path_finder(ws, policy), path_key(path)
-    others = _read_deleted_notes(ws.ledger).other_names(path)
+    rows = ws.index.links_toward(all_keys(path, _read_deleted_notes(ws.ledger).other_names(path)))
+    resolve, missing_path = resolver(ws, policy, [row.target for row in rows]), _make_missing_path_finder(ws, policy)
+    wanted = path_key(path)
     found = [
         (row, meant)
-        for row in ws.index.links_toward(all_keys(path, others))
+        for row in rows
         if ws.access.sees(row.source)
         and (meant := resolve(row.target, row.source)).path is None
         and path_key(missing_path(row.target, row.source)) == wanted

@@ -124,7 +124,7 @@ def _ranked(index: Index, query: Query, evidence: SearchEvidence) -> ranking.Ran
     unmatched = [note for note in unmatched if met is None or note in met]
     linked = [note for note in best if note in given]
     candidates = {note: given[note] for note in (*linked, *unmatched)}
-    if every:  # a note too low for the page needs no degree; else the degrees tell which notes are visible
+    if every:  # a note too low for the page needs no degree; else only visible notes have one
         low = ranking.find_unreachable(scores, candidates, max(query.offset + query.limit, ranking.PAGE_HITS))
         degrees = index.degrees([note for note in candidates if note not in low])
     else:

@@ -256,8 +256,11 @@ class _Move:
         self.journal.plan(path, entry.stamp)
         if not self.target.objects.copy(self.source.objects, path, path):
             return False
+        try:
+            made = self.target.stat(path, hidden=True)
+        except NotFound:
+            return False
         self.new[path] = entry.size
-        made = self.target.stat(path, hidden=True)
         self.journal.plan(path, made.stamp)
         if made.stamp == entry.stamp:
             self.journal.confirm(entry, made)

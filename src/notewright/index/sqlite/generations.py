@@ -38,7 +38,7 @@ class Generations:
         self.folder = folder
         self.index_file = folder / f"current-{VERSION}" / "index.db"
         self._pointer = folder / f"current-{VERSION}"
-        self._file_name, self._lock_file = str(self.index_file), str(folder / "lock")  # used by every question
+        self._file_name, self._lock_file = str(self.index_file), str(folder / "gate")  # used by every question
 
     def ensure_current(self) -> Identity:
         """The identity of the current index, created if there is none. Costs one stat if there is."""

@@ -10,8 +10,9 @@ FEW = 8  # files of one name that are compared one by one
 
 
 class Namesakes(list[NotePath]):
-    """Files whose last segments have one key. Of many, those that a link may mean are found in a table that is made
-    once: a folder of `index.md` in each of its folders has as many links as files."""
+    """Files that a name may mean, as `x.md` and `b/X.md` for `x`. Of many, those that a link may mean are found in a
+    table that is made once, when nothing more is appended: a folder of `index.md` in each of its folders has as many
+    links as files."""
 
     _by_ending: dict[int, dict[str, list[NotePath]]] | None = None  # by the number of segments, 0 for all of a path
 

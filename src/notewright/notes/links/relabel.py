@@ -9,7 +9,7 @@ from notewright.errors import Exists, Invalid
 from notewright.notes.edits.sections import require_section
 from notewright.notes.edits.splices import Splice, apply_splices
 from notewright.notes.links.names import Names
-from notewright.notes.links.rename import RewrittenFile, encode_target
+from notewright.notes.links.rename import MovedNames, RewrittenFile, encode_target
 from notewright.notes.links.resolve import resolve
 from notewright.notes.links.syntax import find_definition_end, is_reference, parse_destination, strip_links
 from notewright.notes.model import Link, Note, tag_key
@@ -86,6 +86,7 @@ def rename_tag(notes: Iterable[Note], old: str, new: str, *, nested: bool = True
 def find_subpath_links(note: Note, names: Names, notes: Iterable[Note]) -> list[tuple[Note, Link]]:
     """Every link with a subpath that leads to the note, its own included."""
     others = [other for other in notes if other.path != note.path]
+    names = MovedNames(names, {})  # of which each is looked up once
     return [
         (other, link)
         for other in (note, *others)
@@ -117,8 +118,11 @@ def _subpath(text: str, link: Link, new: str) -> Splice:
     written = "#".join(encode_target(text, link, part) for part in new.split("#"))
     if not link.kind.startswith("markdown"):
         start = text.index("#", link.target_end)
-        end = re.compile(r"\s*(?:\\*\||\]\])").search(text, start).start()  # type: ignore[union-attr]
-        return Splice(start, end, written)
+        after = re.compile(r"\||\]\]").search(text, start)
+        assert after is not None, "a link has an end"
+        old = text[start : after.start()]
+        old = old.rstrip("\\") if after[0] == "|" else old  # a bar in a table stands behind one
+        return Splice(start, start + len(old.rstrip()), written)
     if is_reference(link):
         end = find_definition_end(text, link)
     else:

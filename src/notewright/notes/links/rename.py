@@ -94,7 +94,7 @@ def may_hold_key(text: str, keys: Collection[str]) -> bool:
     return any(map(has_key, pieces)) or any(map(has_key, decoded))
 
 
-class _MovedNames(Names):
+class MovedNames(Names):
     """The names after a move. An index is asked once for each key.
 
     Paths only: no policy that a rename is planned with looks at aliases, titles or slugs."""
@@ -126,8 +126,8 @@ def plan_rename(
     `names` are those before. `notes` are the moved notes and all with a link of `affected_keys`; more do no harm.
     `others` are texts of `.canvas` and `.base` files. Invalid where a link cannot be written to a new name.
     """
-    before = _MovedNames(names, {})
-    planner = _Planner(moves, before, _MovedNames(before, moves), policy, affected_keys(moves))
+    before = MovedNames(names, {})
+    planner = _Planner(moves, before, MovedNames(before, moves), policy, affected_keys(moves))
     planned = []
     for note in notes:
         text, count = planner.rewrite_links(note)

@@ -51,9 +51,13 @@ def locate_tags(text: str, start: int, end: int, names: list[str]) -> list[Tag]:
     return found
 
 
+# The beginning of a member of a list in brackets with all of its quoted text, or the closing bracket.
+_FLOW_PART = re.compile(r"""[\[,]\s*(?:"(?:[^"\\]|\\.)*(?:"|\Z)|'(?:[^']|'')*(?:'|\Z))?|\]""", re.DOTALL)
+
+
 def _find_value_end(text: str, indent: int) -> int:
     """Where the value that `text` begins with ends: behind its bracket, or before the next key."""
     if text.lstrip()[:1] == "[":
-        return text.find("]") + 1 or len(text)
+        return next((found.end() for found in _FLOW_PART.finditer(text) if found[0] == "]"), len(text))
     next_key = re.compile(rf"^[ \t]{{0,{indent}}}(?![\s#-])[^\n]*:(?:\s|\Z)", re.MULTILINE).search(text, 1)
     return next_key.start() if next_key else len(text)
