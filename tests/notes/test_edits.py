@@ -1,5 +1,6 @@
 """Edits: what each one does, and what it leaves alone."""
 
+import time
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from notewright.notes.edits.edit import (
     ReplaceBody,
     apply,
     apply_all,
+    line_number,
     may_apply_again,
 )
 from notewright.notes.edits.merge import merge
@@ -127,6 +129,20 @@ def test_a_text_found_twice_is_ambiguous_and_says_where() -> None:
         apply("aaa\nb\naa", Replace("aa", "x"))
     assert caught.value.details["count"] == 3
     assert caught.value.details["lines"] == [1, 3]
+
+
+def test_lines_of_a_text_found_often_are_counted_in_one_walk() -> None:
+    def found_on(text: str, old: str) -> list[int]:
+        with pytest.raises(Ambiguous) as caught:
+            apply(text, Replace(old, "x"))
+        lines: list[int] = caught.value.details["lines"]
+        return lines
+
+    assert found_on("a\r\na\r\n\r\na\ra\n\ra\r\n", "a") == [1, 2, 4, 5, 7]
+    assert found_on("a\r\n\r\na\r\n", "\n") == [line_number("a\r\n\r\na\r\n", place) for place in (2, 4, 7)]
+    began = time.process_time()
+    assert len(found_on(("a" + "\r\n" * 5_000) * 1_001, "a")) == 1_000
+    assert time.process_time() - began < 5  # 10 MB; from the top for each place it takes a minute
 
 
 def test_the_first_or_all_may_be_asked_for() -> None:

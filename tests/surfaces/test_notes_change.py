@@ -582,3 +582,13 @@ def test_a_new_name_has_no_blanks_around_it(make: MakeAgent, path: str) -> None:
     assert agent.refused("write", path=path, content="x", version=version).split(":")[0] in ("invalid", "conflict")
     assert [(agent.root / name).read_text() for name in ("Tea.md", "Drinks/Tea.md")] == ["mine\n", "mine too\n"]
     assert sorted(file.name for file in agent.root.rglob("*")) == ["Drinks", "Tea.md", "Tea.md"]
+
+
+@pytest.mark.parametrize("depth", [440, 600, 1_900])
+def test_a_path_of_very_many_folders_is_answered(make: MakeAgent, depth: int) -> None:
+    agent, path = make({"A.md": "a\n"}), "a/" * depth + "b\u0301"
+    if depth < 450:
+        agent.done("write", path=path, content="deep\n")
+    else:
+        assert "longer than 900 bytes" in agent.refused("write", path=path, content="deep\n")
+        assert agent.refused("move", **{"from": "A", "to": path}).startswith("invalid")

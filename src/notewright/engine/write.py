@@ -58,8 +58,8 @@ def spell_new_path(ws: Workspace, raw: str) -> tuple[NotePath, str]:
     path = NotePath.parse(unicodedata.normalize("NFC", raw))
     if not ws.access.sees(path) or (path == raw and name_problem(path) is None):
         return path, path
-    there = NotePath.parse(raw)
-    while there and _existing_folder(ws, there, frozenset(), {}) != (there, True):
+    there, found = NotePath.parse(raw), FoundFolders()
+    while there and _existing_folder(ws, there, frozenset(), found) != (there, True):
         there = NotePath(there.folder)
     if not there:
         return path, path
@@ -98,32 +98,37 @@ def existing_spelling(
 
 
 def _existing_folder(ws: Workspace, folder: str, but_for: frozenset[str], found: FoundFolders) -> tuple[str, bool]:
-    """A folder as it is spelled, and whether it exists. If it does, so do those it is in: one question is enough."""
-    if folder not in found:
-        found[folder] = _look_for_folder(ws, folder, but_for, found)
+    """A folder as it is spelled, and whether it exists. If it does, so do those it is in: one question is enough. Else
+    the outermost that does not is looked for among what lies beside it, and so on inwards."""
+    # Where only files make a folder exist, the index knows all of them.
+    by_index = not ws.store.has_folders and is_fresh(ws)
+    unknown, outer = list[NotePath](), NotePath(folder)
+    while outer not in found:
+        if not outer or _has_folder(ws, outer, by_index):
+            found[outer] = outer, True
+        else:
+            unknown.append(outer)
+            outer = NotePath(outer.folder)
+    for inner in reversed(unknown):
+        outside, is_there = found[inner.folder]
+        place = NotePath(f"{outside}/{inner.name}" if outside else inner)
+        twins = _find_twins(_names_beside(ws, place, by_index), place, but_for) if is_there else []
+        found[inner] = (place if place in twins or not twins else min(twins)), bool(twins)
     return found[folder]
 
 
-def _look_for_folder(ws: Workspace, folder: str, but_for: frozenset[str], found: FoundFolders) -> tuple[str, bool]:
-    if not folder:
-        return folder, True
-    # Where only files make a folder exist, the index knows all of them.
-    by_index = not ws.store.has_folders and is_fresh(ws)
-    if by_index and ws.index.select(Selection(folder=folder, notes_only=False, limit=1))[0]:
-        return folder, True
-    if not by_index and stat_or_none(ws.store, NotePath(folder)) is not None:
-        return folder, True
-    outer, is_there = _existing_folder(ws, NotePath(folder).folder, but_for, found)
-    place = NotePath(f"{outer}/{NotePath(folder).name}" if outer else folder)
-    if not is_there:
-        return place, False
+def _has_folder(ws: Workspace, folder: NotePath, by_index: bool) -> bool:
     if by_index:
-        beside = [NotePath(name) for name, _ in ws.index.folders(below=place.folder)]
-        names = [name for name in beside if name.folder == place.folder] + [*ws.index.by_name(link_key(place.name))]
-    else:
-        names = _siblings(ws, place)
-    twins = _find_twins(names, place, but_for)
-    return (place if place in twins or not twins else min(twins)), bool(twins)
+        return bool(ws.index.select(Selection(folder=folder, notes_only=False, limit=1))[0])
+    return stat_or_none(ws.store, folder) is not None
+
+
+def _names_beside(ws: Workspace, place: NotePath, by_index: bool) -> list[NotePath]:
+    """What may be the same name in another spelling, in the same folder."""
+    if not by_index:
+        return _siblings(ws, place)
+    folders = [NotePath(name) for name, _ in ws.index.folders(below=place.folder)]
+    return [name for name in folders if name.folder == place.folder] + [*ws.index.by_name(link_key(place.name))]
 
 
 def _find_twins(names: Iterable[NotePath], place: NotePath, but_for: frozenset[str]) -> list[NotePath]:

@@ -302,6 +302,9 @@ class IndexWriting(Protocol):
     def file(self, filings: Iterable[Filing], *, drop: Iterable[str] = ()) -> None:
         """Insert or replace these files, and delete the dropped ones."""
 
+    def file_over(self, known: IndexedFile | None, filing: Filing) -> None:
+        """Insert or replace a file, if `known` still is what the index has of it."""
+
     def prepare(self, filing: Filing) -> Filing:
         """Prepare the note ahead of `file`: everything that does not depend on stamp, version, size and time."""
         return filing

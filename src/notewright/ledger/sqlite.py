@@ -19,6 +19,7 @@ from notewright.sqlite_file import open_file, set_up, translate_errors
 _CHANGE = "seq, id, at, user, client, surface, tool, summary, state, undone_by, emptied, made"
 
 MAX_REMEMBERED_PATHS = 4096  # whose last versions written here are remembered
+MIN_CACHED_STEPS, MAX_CACHED_STEPS, MAX_CACHED_CHANGES = 100, 10_000, 4  # of long changes that are remembered
 
 MIGRATIONS = (
     """
@@ -63,6 +64,7 @@ class SqliteLedger:
         self._own_commits = 0  # SQLite counts only those of other connections
         self._open_changes: dict[str, Change] = {}  # recorded here and not closed yet: need not be read again
         self._last_versions: dict[str, tuple[str | None, ...]] = {}  # by path: of the last two changes recorded here
+        self._long_steps: dict[str, tuple[Step, ...]] = {}  # of some changes that are done: these stay as they are
         self._unclosed: dict[str, tuple[State, tuple[Step, ...] | None]] = {}  # to be closed; again if a disk was full
         # SQLite syncs no commit; `_sync` syncs its write-ahead log where one must be durable.
         pragmas = "pragma synchronous = normal; pragma foreign_keys = on; pragma secure_delete = on"
@@ -136,6 +138,17 @@ class SqliteLedger:
                 del self._unclosed[change_id]
                 self._open_changes.pop(change_id, None)
 
+    def _steps(self, seq: int, change_id: str, state: State) -> tuple[Step, ...]:
+        """The steps of a change; an undo asks for those of one long change again for each of its notes."""
+        steps = self._long_steps.get(change_id)
+        if steps is None:
+            steps = _read_steps(self._db, seq)
+            if state == "done" and MIN_CACHED_STEPS <= len(steps) <= MAX_CACHED_STEPS:
+                if len(self._long_steps) >= MAX_CACHED_CHANGES:
+                    self._long_steps.clear()
+                self._long_steps[change_id] = steps
+        return steps
+
     def _close_change(self, change_id: str, state: State, steps: tuple[Step, ...] | None, known: Change | None) -> None:
         """Close one change. `known`: the change, if this process recorded it."""
         closed = "update change set state = ? where id = ? and state = 'recorded'"
@@ -195,7 +208,7 @@ class SqliteLedger:
             rows: list[Any] = self._db.execute(f"select {_CHANGE} from change {which}", values).fetchall()
             return [
                 Change(
-                    name, at, Actor(user, client, surface, tool), summary, _read_steps(self._db, seq), state,
+                    name, at, Actor(user, client, surface, tool), summary, self._steps(seq, name, state), state,
                     _read_undoes(self._db, seq), undone_by, tuple(json.loads(emptied)), tuple(json.loads(made)),
                 )
                 for seq, name, at, user, client, surface, tool, summary, state, undone_by, emptied, made in rows

@@ -9,7 +9,7 @@ from tests.engine.fake_workspace import fake_ws
 
 from notewright.engine.find import grep as grep_module
 from notewright.engine.find.grep import Find, Grep, LineMatch, find_notes_containing, find_places, find_text, grep
-from notewright.errors import Invalid, NotFound
+from notewright.errors import Busy, Invalid, NotFound
 
 TEA = {
     "Garden/Herbs.md": "# Herbs\n\nMint makes a tea.\nSage too.\n",
@@ -111,6 +111,11 @@ def test_a_pattern_that_takes_for_ever_gives_what_was_found_in_time() -> None:
     found = grep(ws, Grep("tea|(?:a|a|aa)+(?<=b)c", dialect="python-like"))
     assert time.process_time() - began < 4
     assert found.late and shown(found.items) == ["a.md:1: tea"]
+
+
+def test_notes_that_hold_a_text_are_not_listed_in_part_when_time_runs_out() -> None:
+    with pytest.raises(Busy, match="took too long"):
+        find_notes_containing(fake_ws(TEA, seconds=-1.0), "tea")
 
 
 def test_a_bad_pattern_is_refused_before_anything_is_read() -> None:

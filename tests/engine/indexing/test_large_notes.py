@@ -20,8 +20,9 @@ from notewright.engine.move import delete_marked, move
 from notewright.engine.read import exists, read
 from notewright.engine.workspace import Workspace
 from notewright.engine.workspace import with_timeout as notes_hurried
-from notewright.engine.write import create
+from notewright.engine.write import create, edit_note
 from notewright.errors import Indexing
+from notewright.notes.edits.edit import Append
 from notewright.notes.links.resolve import OBSIDIAN
 from notewright.notes.parse import parser
 from notewright.notes.path import NotePath
@@ -73,6 +74,27 @@ def test_others_are_found_while_a_large_note_is_not_indexed_yet(workspace, held:
     assert "Big.md" in found(ws, "word")
     assert list_unread(ws) == []
     assert {link.source for link in incoming(ws, NotePath("Tea.md"))} == {"Big.md", "Ink.md"}
+
+
+def test_a_change_filed_while_a_large_note_is_read_is_not_replaced_by_the_older_text(
+    workspace, held: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ws = workspace(VAULT)
+    ws.follower.wait(60)
+    store, index, big = ws.store, ws.index, NotePath("Big.md")
+    read_note = filing.read_for_index
+
+    def read_and_be_overtaken(*args: object, **how: object) -> object:
+        old = read_note(*args, **how)  # type: ignore[arg-type]
+        monkeypatch.setattr(filing, "read_for_index", read_note)
+        edit_note(ws, big, [Append("[[Ink]]")])
+        return old
+
+    monkeypatch.setattr(filing, "read_for_index", read_and_be_overtaken)
+    (again,) = filing.file_large(store, index, big)
+    assert again.path == big and again.problem == NOT_INDEXED_YET
+    assert filing.file_large(store, index, big) == []
+    assert big in {link.source for link in incoming(ws, NotePath("Ink.md"))}
 
 
 def test_a_rename_waits_for_every_link_and_then_says_what_is_not_indexed_yet(workspace, held: threading.Event) -> None:

@@ -216,27 +216,31 @@ class FolderSync:
         with self._lock:
             changed, self._changed, self._links_due_at = self._changed, set(), 0.0
         ids = {path: doc for path, doc in self._documents.list_files().items() if path.is_note}
-        with suppress(Problem):  # the index is not ready: the next change comes here again
-            if changed is None or ids.keys() != self._linked:  # another name may be what a link means
-                self._linked = frozenset(ids)
-                found = find_all_backlinks(self._ws)
-                links = {
-                    ids[to]: {ids[one] for one in sources if one in ids} for to, sources in found.items() if to in ids
-                }
-                folder.show_backlinks(links)
-                return
-            # Else only the links of notes that changed.
-            sources: defaultdict[str, set[str]] = defaultdict(set)
-            sources |= {target: set(linking) for target, linking in folder.backlinks().items()}
-            touched = set()
-            prefix = len(self._ws.name) + 1
-            for path in (NotePath(path) for path in changed if path in ids):
-                own = ids[path]
-                for target in [target for target, linking in sources.items() if own in linking]:
-                    sources[target].discard(own)
-                    touched.add(target)
-                for full in find_forward_links([self._ws], self._ws, path):
-                    if linked := ids.get(NotePath(full[prefix:])):
-                        sources[linked].add(own)
-                        touched.add(linked)
-            folder.show_backlinks(sources, only=touched)
+        try:
+            self._show_changed_links(folder, ids, changed)
+        except Problem:  # the index is not ready
+            with self._lock:
+                self._changed, self._links_due_at = None, time.monotonic() + ALL_LINKS_S
+
+    def _show_changed_links(self, folder: "FolderDocument", ids: dict[NotePath, str], changed: set[str] | None) -> None:
+        if changed is None or ids.keys() != self._linked:  # another name may be what a link means
+            self._linked = frozenset(ids)
+            found = find_all_backlinks(self._ws)
+            links = {ids[to]: {ids[one] for one in sources if one in ids} for to, sources in found.items() if to in ids}
+            folder.show_backlinks(links)
+            return
+        # Else only the links of notes that changed.
+        sources: defaultdict[str, set[str]] = defaultdict(set)
+        sources |= {target: set(linking) for target, linking in folder.backlinks().items()}
+        touched = set()
+        prefix = len(self._ws.name) + 1
+        for path in (NotePath(path) for path in changed if path in ids):
+            own = ids[path]
+            for target in [target for target, linking in sources.items() if own in linking]:
+                sources[target].discard(own)
+                touched.add(target)
+            for full in find_forward_links([self._ws], self._ws, path):
+                if linked := ids.get(NotePath(full[prefix:])):
+                    sources[linked].add(own)
+                    touched.add(linked)
+        folder.show_backlinks(sources, only=touched)

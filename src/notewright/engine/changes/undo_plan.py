@@ -40,6 +40,7 @@ class UndoPlan:
     origin: dict[NotePath, NotePath] = field(default_factory=dict)  # where a file is moved back from
     obstacles: list[Obstacle] = field(default_factory=list)
     merged_into: dict[NotePath, bytes | None] = field(default_factory=dict)  # what was there, if that is still known
+    moves: dict[str, dict[NotePath, NotePath]] = field(default_factory=dict)  # of the changes looked at, by their ids
 
     def files_with_later_changes(self) -> Iterator[tuple[NotePath, bytes | None, bytes]]:
         """Files in which later changes stay: their path, bytes before the changes, and bytes after the undo."""
@@ -174,12 +175,20 @@ class UndoPlan:
         after = change
         while True:
             for later in reversed(self._find_later_changes(after, path)):
-                target = next((step.path for step in later.steps if step.source == path and step.before is None), None)
-                if target is not None and any(step.path == path and step.after is None for step in later.steps):
+                target = self._moves_of(later).get(path)
+                if target is not None:
                     path, after = target, later
                     break
             else:
                 return path
+
+    def _moves_of(self, change: Change) -> dict[NotePath, NotePath]:
+        """Where a change moved files, by their former paths."""
+        if change.id not in self.moves:
+            gone = {step.path for step in change.steps if step.after is None}
+            moves = ((step.source, step.path) for step in reversed(change.steps) if step.before is None)
+            self.moves[change.id] = {old: new for old, new in moves if old is not None and old in gone}
+        return self.moves[change.id]
 
     def _find_later_changes(self, change: Change, path: NotePath) -> list[Change]:
         """Later changes of this path, newest first, without those being taken back."""

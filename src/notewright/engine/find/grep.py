@@ -18,7 +18,7 @@ from notewright.engine.find.patterns import Deadline, Matcher, OutOfTime, Span, 
 from notewright.engine.indexing.ready import snapshot
 from notewright.engine.read import find_folder
 from notewright.engine.workspace import Workspace
-from notewright.errors import Problem
+from notewright.errors import Busy, Problem
 from notewright.index.base import Body, Needles, PathGlob, Selection, Visibility
 from notewright.notes.edits.edit import read_frontmatter
 from notewright.notes.glob import glob_prefix
@@ -350,7 +350,10 @@ def find_notes_containing(ws: Workspace, text: str) -> list[NotePath]:
         bodies = _find_candidates(ws, matcher, "", deadline)
         return [body.path for body in bodies if not text or _is_in_body(body, matcher, deadline)]
 
-    return snapshot(ws, search)
+    try:
+        return snapshot(ws, search)
+    except OutOfTime:
+        raise Busy("the search took too long", hint="search for a longer text") from None
 
 
 def _is_in_body(body: Body, matcher: Matcher, deadline: Deadline) -> bool:

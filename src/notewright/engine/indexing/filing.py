@@ -10,7 +10,7 @@ from typing import NamedTuple
 from notewright.engine.indexing.difference import NOT_INDEXED_YET, TOO_COSTLY
 from notewright.engine.workspace import Workspace
 from notewright.errors import Forbidden, NotFound, Problem
-from notewright.index.base import Filing, Index, Selection
+from notewright.index.base import Filing, Index, IndexedFile, Selection
 from notewright.ledger.base import Change
 from notewright.notes.parse.parser import is_costly, parse, parse_without_body
 from notewright.notes.path import NotePath
@@ -195,19 +195,25 @@ def _stat_or_none(store: Store, path: NotePath) -> Entry | None:
         return None
 
 
-def file_large(store: Store, index: Index, path: NotePath) -> list[Filing]:
-    """Read and file one note without the store's lock, so that no writer waits for it; what was filed afterwards where
-    it was changed meanwhile."""
+def file_large(store: Store, index: Index, path: NotePath) -> list[Filing | IndexedFile]:
+    """Read and file one note without the store's lock, so that no writer waits for it. A change set that was filed
+    meanwhile stays as it is. Returns what is to be looked at again."""
+    known = index.find_file(path)
     with suppress(NotFound, Forbidden):
-        entry, known = store.stat(path), index.find_file(path)
+        entry = store.stat(path)
         is_filed = False
         if known is not None and known.stamp == entry.stamp:
             with suppress(Problem):
                 is_filed = store.read(path).version == known.version
         if not is_filed:
             fresh = read_for_index(store, entry)
-            index.file([fresh] if fresh is not None else [])
-    return list(file_changes(store, index, *find_changes(store, index, [path]), large=False))
+            if fresh is not None:
+                index.file_over(known, fresh)
+    changed = list[Filing | IndexedFile](file_changes(store, index, *find_changes(store, index, [path]), large=False))
+    now = index.find_file(path)
+    if now is not None and now != known and now.problem == NOT_INDEXED_YET and not changed:
+        changed.append(now)
+    return changed
 
 
 def refile(

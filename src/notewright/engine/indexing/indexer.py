@@ -24,7 +24,7 @@ from notewright.engine.indexing.index_snapshot import IndexSnapshot
 from notewright.engine.indexing.leader_lock import LeaderLock
 from notewright.engine.workspace import IndexFollower
 from notewright.errors import Indexing, Problem, Unavailable
-from notewright.index.base import Filing, Generation, Index, Progress
+from notewright.index.base import Filing, Generation, Index, IndexedFile, Progress
 from notewright.locks import Coordination
 from notewright.notes.path import NotePath
 from notewright.stores.base import Entry, Store, catch_problem, is_file, release_free_memory
@@ -322,7 +322,7 @@ class Indexer(IndexFollower):
             if self._stop.is_set():
                 return
 
-    def _defer_if_large(self, filing: Filing) -> None:
+    def _defer_if_large(self, filing: Filing | IndexedFile) -> None:
         """Queue a note that was filed by its name alone."""
         if filing.problem == NOT_INDEXED_YET:
             self._large.add(filing.path, filing.size)

@@ -11,6 +11,7 @@ from notewright.index.base import (
     Body,
     Build,
     Filing,
+    IndexedFile,
     IndexEdition,
     Needles,
     Progress,
@@ -80,6 +81,17 @@ class SqliteIndex:
         rows, dropped = [to_row(filing) for filing in filings], list(drop)
         if rows or dropped:
             self._write(lambda con: _file(con, rows, dropped))
+
+    def file_over(self, known: IndexedFile | None, filing: Filing) -> None:
+        from notewright.index.sqlite.rows import to_row
+
+        row = to_row(filing)
+
+        def put(con: Connection) -> None:
+            if queries.find_file(con, filing.path) == known:
+                _file(con, [row], [])
+
+        self._write(put)
 
     def prepare(self, filing: Filing) -> Filing:
         from notewright.index.sqlite.rows import cut_words, prepare_row, to_row

@@ -5,7 +5,7 @@ may be applied to a newer text than the one its author saw; `may_apply_again` lo
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
@@ -110,7 +110,7 @@ class Replace(Edit):
         if not places:
             raise NotFound(f"the text to replace is not in {path}", hint=_READ_AGAIN, what="text", path=path)
         if self.which == "only" and len(places) > 1:
-            lines = sorted({line_number(text, place) for place in places[:1000]})
+            lines = list(dict.fromkeys(_line_numbers(text, places[:1000])))
             listed = ", ".join(map(str, lines[:_MAX_LINES_SHOWN]))
             raise Ambiguous(
                 f"the text to replace is {len(places)} times in {path}, on lines {listed}",
@@ -231,6 +231,16 @@ def _only_frontmatter(text: str) -> bool:
 def line_number(text: str, place: int) -> int:
     """The number of the line at `place`, counted from 1."""
     return normalize_line_endings(text[:place]).count("\n") + 1
+
+
+def _line_numbers(text: str, places: Sequence[int]) -> Iterator[int]:
+    """`line_number` of each of these places, in ascending order, by one walk over the text."""
+    number, before = 1, 0
+    for place in places:
+        halves = text[before - 1 : before + 1] == "\r\n" and place > before > 0  # which were counted with the first
+        number += normalize_line_endings(text[before:place]).count("\n") - halves
+        before = place
+        yield number
 
 
 def _at_line_start(text: str, place: int) -> bool:
