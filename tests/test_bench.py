@@ -29,7 +29,6 @@ def test_a_quick_run_measures_every_row() -> None:
 def test_every_row_over_its_budget_is_explained_on_the_page() -> None:
     tables, _, explained = (ROOT / "docs" / "bench.md").read_text(encoding="utf-8").partition("\n## Missed, and why\n")
     missed = {line.split(" | ")[0].removeprefix("| ") for line in tables.splitlines() if "**miss**" in line}
-    assert missed
     reasons = dict(re.findall(r"^\*\*(.+?)\*\* \(.+?\): (.+)$", explained, re.MULTILINE))
     assert set(reasons) == missed
     assert not [name for name, reason in reasons.items() if "not known" in reason]

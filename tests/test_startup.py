@@ -84,10 +84,12 @@ def test_a_log_of_all_notes_does_not_load_what_looks_for_one(tmp_path: Path) -> 
     where = ["--workspace", str(tmp_path / "notes"), "--state", str(tmp_path / "state")]
     looking = ["notewright.engine.read", "notewright.engine.indexing.before_index", "notewright.notes.links.resolve"]
     assert "loaded:" in run(["log", *where], *looking)
+    assert main(["log", *where]) == 0
 
 
 def test_the_help_loads_nothing_but_the_parser() -> None:
     watched = ["typing", "dataclasses", "json", "pathlib", "logging", "notewright.errors", "notewright.config"]
+    watched += ["re2", "regex", "apsw"]
     shown = run(["--help"], *watched)
     assert shown[0].startswith("usage: notewright")
     assert shown[-3] == "loaded:"

@@ -110,9 +110,9 @@ def test_a_name_nobody_bears_is_refused_with_the_nearest(vault: Vault) -> None:
 
 
 def test_links_are_followed_no_further_than_they_lead(vault: Vault) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     vault.run("links", "Tea", "--depth", "200000000")
-    assert time.monotonic() - began < 5  # one step after another, it would take much longer
+    assert time.process_time() - began < 5  # one step after another, it would take much longer
 
 
 def test_rename_rewrites_links_and_can_be_taken_back(vault: Vault) -> None:
@@ -207,8 +207,10 @@ def test_a_terminal_is_shown_control_characters_and_does_not_obey_them(
     assert vault.run("grep", "wo")[0] == "Tea.md:2: \\x1b[1A\\x1b[2Kwo\\x0drd \\x9b2J\ttab\n"
     document = vault.run("grep", "wo", "--json")[0]
     assert "\x9b" not in document and "\x9b2J" in json.loads(document)["matches"][0]["text"]
+    (vault.root / "Drinks/Coffee.md").write_text("Unlike \x1b[1A[[Tea|tea]].\n")
     change = vault.json("rename", "Tea", "Chai")["change"]
-    assert "\x1b" not in vault.run("log", "--change", change)[0]
+    diff = vault.run("log", "--change", change)[0]
+    assert "\\x1b[1A" in diff and "\x1b" not in diff
 
 
 def test_undo_says_which_files_keep_later_changes(vault: Vault) -> None:

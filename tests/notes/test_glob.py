@@ -89,10 +89,10 @@ def test_an_unfinished_or_excessive_pattern_is_refused(pattern: str) -> None:
     ],
 )
 def test_no_pattern_takes_long(pattern: str) -> None:
+    begun = time.process_time()
     matches = compile_glob(pattern)
-    begun = time.perf_counter()
     assert not matches("a/" * 400 + "a" * 2000)
-    assert time.perf_counter() - begun < 1
+    assert time.process_time() - begun < 1
 
 
 def test_the_sure_folders_of_a_pattern_narrow_a_listing() -> None:

@@ -157,6 +157,15 @@ def test_tokens_hold_at_once_in_a_running_server(place: Path, workers: str) -> N
         assert all("invalid_token" in answer.headers["www-authenticate"] for answer in answers)
 
 
+def test_this_machine_is_open_until_the_first_token_and_never_again(place: Path) -> None:
+    with serving(place) as server:
+        assert server.ask().status_code == 200
+        token(place, "add", "phone")
+        assert server.ask().status_code == 401
+        token(place, "revoke", "phone")
+        assert server.ask().status_code == 401
+
+
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_the_configuration_is_read_again_on_sighup(place: Path, workers: str) -> None:
     with serving(place, "--workers", workers) as server:

@@ -69,6 +69,7 @@ def test_guesses_at_the_page_and_at_the_tools_are_counted_together(server: Guard
     assert [server.ask("POST", "/sign-in", headers, form).status for _ in range(MANY)] == [403] * MANY
     slowed = server.ask("POST", "/sign-in", headers, form)
     assert slowed.status == 429 and "set-cookie" not in slowed.headers
+    assert int(slowed.headers["retry-after"]) > 0
     assert server.ask("GET", "/metrics", {**JSON, "authorization": "Bearer nw_x"}).status == 429
     good = urlencode({"csrf": csrf, "token": server.tokens["owner"]}).encode()
     assert server.ask("POST", "/sign-in", headers, good).status == 303

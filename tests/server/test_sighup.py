@@ -30,7 +30,7 @@ def test_who_asks_while_the_configuration_is_read_is_not_forgotten(monkeypatch: 
 
         server = Server(uvicorn.Config(nobody), reload=again)
         server.hang_up()
-        await begun.wait()
+        await asyncio.wait_for(begun.wait(), 30)
         written.append("second")
         server.hang_up()
         server.hang_up()

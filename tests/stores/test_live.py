@@ -460,7 +460,7 @@ def test_a_listing_begun_before_a_move_does_not_lead_the_document_back(
     def entries() -> list[Entry]:
         found = list(FolderStore.entries(folder))
         listed.set()
-        assert moving.wait(5)
+        assert moving.wait(30)
         return found
 
     def set_path_slowly(*args: Any) -> None:
@@ -470,11 +470,12 @@ def test_a_listing_begun_before_a_move_does_not_lead_the_document_back(
 
     monkeypatch.setattr(LiveLog, "set_path", set_path_slowly)
     monkeypatch.setattr(folder, "entries", entries)
-    listing = threading.Thread(target=names.follow_renames)
+    listing = threading.Thread(target=names.follow_renames, daemon=True)
     listing.start()
-    assert listed.wait(5)
+    assert listed.wait(30)
     home.store.swap(Swap(B, b"one\n", None, A), op="1")
-    listing.join()
+    listing.join(30)
+    assert not listing.is_alive()
     assert (document.path, names.ids) == (B, {B: document.id})
 
 

@@ -261,6 +261,8 @@ def test_a_tag_that_is_there_in_another_case_is_there(make: MakeAgent) -> None:
     assert agent.said("properties", path="A", add_tags=["A", "b"]).endswith("Nothing changed.")
     agent.done("properties", path="A", remove_tags=["b"])
     assert "tags: [a]\n" in agent.text("A.md")
+    agent.done("properties", path="A", add_tags=["#c"])
+    assert "tags: [a, c]\n" in agent.text("A.md")
 
 
 def test_broken_frontmatter_is_invalid_and_stays(make: MakeAgent) -> None:

@@ -165,7 +165,7 @@ def test_a_build_whose_files_are_deleted_before_it_is_done_is_refused_with_the_r
     ws.follower.wait(10)
     with pytest.raises(Unavailable, match=r"^the index cannot be used: .*(open|No such file)"):
         ws.follower.rebuild(lambda done, total: gone(tmp_path / "state" / "cache") if done == notes else None)
-    until(lambda: differences(ws) == {}, 10)
+    until(lambda: differences(ws) == {}, 30)
     assert grep(ws, Grep("apple")).total_lines == notes
     close_workspace(ws)
 
