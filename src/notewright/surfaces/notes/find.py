@@ -34,8 +34,7 @@ def search(call: Call, args: Args) -> str:
         answers.append((ws, search_notes(ws, query)))
     each = [found for _, found in answers]
     nearest = tuple(dict.fromkeys(near for found in each for near in found.nearest))
-    total, with_all = sum(found.total for found in each), sum(found.with_all for found in each)
-    counts = Hits((), total, with_all, any(found.cut for found in each), nearest)
+    total = sum(found.total for found in each)
     ranked = sorted(((ws, hit) for ws, found in answers for hit in found.items), key=lambda pair: -pair[1].score)
     hits = ranked[page.offset : page.end]
     if not hits:
@@ -44,9 +43,9 @@ def search(call: Call, args: Args) -> str:
         words.format_hit(number, places.show(ws, hit.path), hit, ws.timezone)
         for number, (ws, hit) in enumerate(hits, page.offset + 1)
     ]
-    more = counts.cut or len(ranked) > page.end
-    left = max(counts.total - page.offset, len(hits) + 1) if more else len(hits)
-    head = f"{words.pluralize(counts.total, 'note')} found, newest first:"  # conditions alone rank nothing
+    more = any(found.cut for found in each) or len(ranked) > page.end
+    left = max(total - page.offset, len(hits) + 1) if more else len(hits)
+    head = f"{words.pluralize(total, 'note')} found, newest first:"  # conditions alone rank nothing
     if query.words:
         head = words.format_hit_counts(each, len(hits))
     return words.format_page(head, items, page, left, "more note")
